@@ -1,4 +1,4 @@
-"""Mergeable streaming metric accumulators with constant memory and the same bits however the log is split."""
+"""Mergeable streaming metric accumulators with constant memory and bit-identical results however the rows are split."""
 
 __version__ = "0.1.0"
 

@@ -1,4 +1,4 @@
-"""Columns of multiclass metrics: the class of each row, and its score or probability for each class."""
+"""Columns of multiclass metrics: each row's class, and each row's score or probability for every class."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Classes(Kind):
     names : int or tuple of int or str
         The classes, in order. An integer n stands for the classes 0, 1, ..., n - 1.
     ignore : int or str, optional
-        A class whose rows are left out; the metric's state records their number. It need not be one of `names`.
+        A class, not necessarily one of `names`, whose rows are left out; the metric's state records their number.
     """
 
     def __init__(self, names: int | tuple[Any, ...], ignore: Any = None) -> None:
@@ -111,7 +111,7 @@ class Classes(Kind):
         )
 
     def _look_up_names(self, raw: Any, name: str) -> Column:
-        """Return the code of each label: its position among the class names, `NONE` (missing, unknown) or `IGNORED`."""
+        """Return the code of each label: its position among the names, `NONE` if missing or unknown, or `IGNORED`."""
         assert isinstance(self.names, tuple)
         kind, content = read_keys(raw, name)
         if not kind:
@@ -430,9 +430,9 @@ class Logit(Score):
 
 
 def check_labels(owner: str, labels: Any) -> None:
-    """Raise ValueError unless `labels` is a tuple or list of two or more different integers, strings or bytes.
+    """Raise ValueError unless `labels` is a tuple or list of two or more distinct integers, strings or bytes.
 
-    All labels must be of the same type, and no label may occur twice. The error message begins with `owner`.
+    All labels must be of the same type. The error message begins with `owner`.
     """
     if not isinstance(labels, (tuple, list)) or len(labels) < 2:
         raise ValueError(f"{owner}: labels= must be a tuple or list of at least two classes, not {labels!r}")

@@ -20,7 +20,7 @@ LEAST_RATE = 2.0**-31
 
 
 class Unit(NamedTuple):
-    """The column that identifies the unit of randomization, such as the user ID, and the kind of its values."""
+    """The column that identifies units of randomization, for example by user ID, and the kind of its values."""
 
     column: str
     kind: Ids
@@ -96,7 +96,7 @@ class Binding:
             raise ValueError(f'scale must be "probability" or "logit", not {self.scale!r}')
 
     def column(self, role: str) -> Any:
-        """Return the name of the column that has `role`; a tuple if several columns form a key or matrix."""
+        """Return the name of the column with `role`, or a tuple of names if several columns form a key or matrix."""
         return self.columns_by_role.get(role, role)
 
     @cached_property
@@ -106,7 +106,7 @@ class Binding:
 
     @property
     def corrects_scores(self) -> bool:
-        """Whether the scores, rather than only the weights, are corrected for down-sampling."""
+        """Whether scores are corrected for down-sampling, either alone or together with the weights."""
         return self.corrects in ("score", "both")
 
     def correct_state(self, state: State) -> State:
@@ -142,7 +142,7 @@ class Binding:
         return cls(**fields | {n: decode_setting(fields[n]) for n in ("labels", "pos_label") if n in fields})
 
     def adapt_need(self, need: Need) -> Need:
-        """Return `need` with the label values of this binding and, if the binding corrects scores, its score scale.
+        """Return `need` with this binding's label values and, if scores are corrected, with its score scale.
 
         A `Need` declares that a metric's state reads a column.
         """

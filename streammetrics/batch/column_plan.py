@@ -1,4 +1,4 @@
-"""Plan how to convert a column, given its dtype and strides, and which kernel finds its invalid values.
+"""Plans for converting columns of a given dtype and strides, and the choice of the kernel that finds invalid values.
 
 A plan does not depend on the values, so the plan for one batch serves all later batches with the same layout.
 """
@@ -105,7 +105,7 @@ def _plan_score(dtype: np.dtype[Any], source: str) -> FlatColumn | None:
     if dtype == np.float16:
         return FlatColumn(_make_kernel_converter("convert:convert_half_floats", U2, F4), F4, source)
     # float64 represents all integers of up to 32 bits exactly, but not all 64-bit integers. Whether it can represent
-    # the integers in a column depends on their values, so there is no conversion plan.
+    # the integers in a 64-bit column depends on their values, so such a column has no conversion plan.
     return FlatColumn(_as_float64, F8, source) if dtype.itemsize < 8 else None
 
 

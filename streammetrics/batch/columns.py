@@ -59,8 +59,8 @@ class Column:
         The values: one for each row, or, in a matrix, several for each row.
     source : str
         The name of the dtype that the user passed. It determines how thresholds are rounded before scores are compared
-        with them, and how far scores are clipped away from 0 and 1. The source of scores that were corrected for
-        down-sampling has the prefix `CORRECTED`. They are float64, but are clipped like scores of the original dtype.
+        with them, and how far scores are clipped away from 0 and 1. Scores that were corrected for down-sampling have a
+        source with the prefix `CORRECTED`; they are float64, but are clipped like scores of the original dtype.
     """
 
     values: Array
@@ -373,7 +373,7 @@ class Batch:
 
     @property
     def root(self) -> Batch:
-        """The batch that the user passed: this batch itself or, for a selection, the batch it was selected from."""
+        """The batch that the user passed: this batch itself or, for a selection, the end of its chain of parents."""
         return self if self._parent is None else self._parent.root
 
     @property

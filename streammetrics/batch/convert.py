@@ -157,7 +157,7 @@ def _from_library(raw: Any, name: str) -> Array:
 
 
 def check_column(raw: Any, name: str) -> None:
-    """Raise InvalidInputError if an object from a data-frame library, such as a lazy frame, has no length."""
+    """Raise InvalidInputError for an object without a length, such as a lazy frame, from a data-frame library."""
     library, kind = library_of(type(raw)), type(raw).__name__
     if library in ("pandas", "polars", "pyarrow") and not hasattr(raw, "__len__"):
         cure = "call collect() first" if hasattr(raw, "collect") else "pass a Series, an array or a list"
@@ -314,7 +314,7 @@ def _from_pandas(raw: Any) -> Array:
 
 
 def from_nullable(raw: Any) -> Array | None:
-    """Return a nullable pandas column, such as Int64, as an array if it has no missing value; otherwise None."""
+    """Return a pandas column of a nullable dtype, such as Int64, as an array if no value is missing; otherwise None."""
     dtype = getattr(raw, "dtype", None)
     plain = getattr(dtype, "numpy_dtype", None)
     if not isinstance(plain, np.dtype) or plain.kind not in "biuf" or hasattr(dtype, "pyarrow_dtype"):

@@ -2,7 +2,7 @@
 
 The ids do not change between versions of the library either, so saved states stay valid. A log may have millions of
 users, and a grouped metric only needs to know which rows share a user. States therefore store group ids rather than
-keys. (Slices have few keys, which states store in full.)
+keys. (The keys of slices are few, so states store them in full.)
 
 The id of an integer, a boolean, a date or a timestamp is its value; a date counts days, and a timestamp microseconds.
 The id of a string, bytes, a decimal, or a key of several columns is its 128-bit MurmurHash3.
@@ -155,7 +155,7 @@ class Ids(Kind):
         return _mark_missing(ids, kind, nulls, self._find_stand_ins(kind, ids))
 
     def _find_stand_ins(self, kind: str, hashes: NDArray[np.int64]) -> Mask | None:
-        """Return a mask of the hashes whose key is in `missing_values`; None if it contains no value of kind `kind`."""
+        """Return a mask of the `hashes` that belong to `missing_values`; None if none of these is of kind `kind`."""
         words = self._stand_ins({"string": str, "bytes": bytes}.get(kind, ()))
         if not words:
             return None

@@ -56,8 +56,8 @@ SLOTS = 1 << 12
 # Up to this many strings are encoded by Python, which takes less time than compiling the kernel.
 FEW_TEXTS = 256
 
-# The largest number of categorical columns whose categories are cached, and the largest number of categories that such
-# a column may have.
+# The largest number of categorical columns whose categories are cached, and the largest number of categories in each of
+# these columns.
 MOST_CATEGORICALS, MOST_CATEGORIES = 64, 1 << 20
 
 KEYS = "integers, strings, bytes, booleans, dates, timestamps or decimals"
@@ -76,8 +76,8 @@ def read_keys(raw: Any, name: str) -> tuple[str, Any]:
     content : tuple or int
         For integers: (values, mask), where the mask marks missing rows or is None. For strings or bytes: ((data,
         offsets), index, mask), where `data` concatenates the distinct strings, `offsets` contains the position
-        where each of them begins, and `index` contains the position of each row's string among the distinct strings.
-        If all rows are null: the number of rows.
+        where each of them begins and then the position where the last one ends, and `index` contains the position of
+        each row's string among the distinct strings. If all rows are null: the number of rows.
     """
     return read_column(key_column(raw, name), name)
 
@@ -142,7 +142,7 @@ def _from_series(raw: Any, library: str, name: str) -> Any:
     """Return the content of a pandas or polars series: its numpy array if it has one, otherwise an Arrow array."""
     if isinstance(getattr(raw, "dtype", None), np.dtype):
         return raw.to_numpy()
-    # For this dtype, Arrow would store the memory addresses of the objects rather than their values.
+    # For the dtype Object, Arrow would store the memory addresses of the objects rather than their values.
     if library == "polars" and str(raw.dtype) == "Object":
         return raw.to_list()
     try:
@@ -430,7 +430,7 @@ def kind_error(name: str, kind: str) -> InvalidInputError:
 
 
 def plain_key(value: Any, names: tuple[str, ...]) -> Key:
-    """Convert a key that a caller passed to a tuple of values in the form that states store.
+    """Convert a key, as a caller passed it, to a tuple of values in the form that states store.
 
     For a key of one column, the caller may pass a single value rather than a tuple. `names` are the column names.
     """

@@ -62,7 +62,7 @@ TWO_COLUMNS = "; for predict_proba() of two classes, pass scores[:, 1]"
 class Label(Kind):
     """A 0/1 label of any dtype, or one of the two label values of a task.
 
-    The label is converted to uint8: 0 or 1, or 2 for an invalid value.
+    The label is converted to uint8: 0 or 1 if it is valid, otherwise a larger number.
     """
 
     expected = "0 or 1"
@@ -266,7 +266,10 @@ class Grade(Score):
 
 
 class UnjudgedGrade(Grade):
-    """The relevance grade of a document, or null or NaN if the document is unjudged; converted to float64."""
+    """The relevance grade of a document, or null or NaN if the document is unjudged.
+
+    A column that contains null or NaN is converted to float64; any other column is converted as in `Grade`.
+    """
 
     expected = "a grade: a number in [0, 2**400], or null for a document without a judgement"
 

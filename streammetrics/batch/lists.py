@@ -27,14 +27,14 @@ _QUERIES = itertools.count()
 class ListedRows(Batch):
     """A batch with one row for each document, made from a batch with one row for each query, or from a padded batch.
 
-    A 0 in the column `mask` marks padding, which is removed. A query without documents keeps one row with `mask` 0,
-    which counts as a document that is neither retrieved nor relevant. The metric thus still counts the query.
+    Padding, which the parent marks with a 0 in the column `mask`, is removed. A query without documents gets one row with
+    `mask` 0, which counts as a document that is neither retrieved nor relevant, so that the metric counts the query.
 
     Parameters
     ----------
     parent : Batch
-        The user's batch. If each row is a query, the columns with values of documents are matrices or columns of
-        lists, and the columns with values of queries, such as a weight, are plain columns.
+        The user's batch. If each row is a query, a column with a value for each document is a matrix or a column of
+        lists, and a column with a value for each query, such as a weight, is a plain column.
     lengths : int64 array, optional
         The number of documents in each row of the parent; None if each row of the parent is one document.
     query : str or tuple

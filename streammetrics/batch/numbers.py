@@ -40,7 +40,7 @@ class Number(Score):
             f"a number{limit}: {zero}between 2**-{octaves} and 2**{octaves}{size}"
         )
         self._key: tuple[Any, ...] = Number, low, above, octaves
-        # Each lookup in a batch's cache needs the hash of the kind, so compute it only once.
+        # Each lookup in a batch's cache hashes this object, so compute its hash only once.
         self._hash = hash(self._key)
 
     def __eq__(self, other: object) -> bool:

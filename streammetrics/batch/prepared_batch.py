@@ -153,7 +153,7 @@ def check_either(requests: Iterable[tuple[Binding, Sequence[Need]]], batch: Batc
 
 
 def _lacks_required_column(needs: Sequence[Need], binding: Binding, batch: Batch) -> bool:
-    """Return whether the batch lacks all columns that a state declares with `Need.either`, so that no row is counted."""
+    """Return whether no row can be counted, because the batch has none of the columns declared with `Need.either`."""
     names = [binding.column(n.role) for n in needs if n.either]
     return bool(names) and not any(name in batch for name in names)
 

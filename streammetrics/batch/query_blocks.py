@@ -106,7 +106,7 @@ def find_returning_block(ids: Ints, recent: Ints | None) -> int | None:
 def check_slices(rows: PreparedRows, role: str, at: Ints) -> None:
     """Check that all rows of a block are in the same slice.
 
-    `role` is the role of the column whose ids define the blocks, such as "query", and `at` is the slice of each row.
+    `role` is the role, such as "query", of the column whose ids define the blocks, and `at` is the slice of each row.
 
     Raises
     ------

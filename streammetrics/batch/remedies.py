@@ -44,8 +44,8 @@ class Remedy(NamedTuple):
     def format(self, bad: int, rows: int) -> str:
         """Return the text of the remedy, given the number of invalid rows and the total number of rows.
 
-        If `single` is true, the text also suggests dropping the invalid rows. It does not do so if more than half of
-        the rows are invalid, unless there is only one row.
+        If `single` is true, the text also suggests dropping the invalid rows, unless there are several rows and more
+        than half of them are invalid.
         """
         if not self.single or (rows > 1 and 2 * bad > rows):
             return self.text
@@ -156,7 +156,7 @@ def _without_nan(values: Array) -> Array:
 
 
 def _are_labels(values: Array) -> bool:
-    """Return whether a column of scores contains only the values 0 and 1, so that it is probably a column of labels."""
+    """Return whether a column of scores contains both 0 and 1 but nothing else, and so probably contains labels."""
     if values.ndim != 1 or values.dtype.kind not in "biuf":
         return False
     return bool(((values == 0) | (values == 1)).all() and (values == 0).any() and (values == 1).any())

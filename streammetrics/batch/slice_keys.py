@@ -186,7 +186,7 @@ def _join_datetimes(raw: Any, name: str) -> Array:
 
 
 def _from_objects(values: Array, name: str, exact: bool) -> KindAndContent | None:
-    """Return the kind and content (see `read_keys`) of objects of one kind in `OBJECTS`; None for other objects."""
+    """Return the kind and content (see `read_keys`) of objects that share a kind in `OBJECTS`; None otherwise."""
     if not isinstance(find_first_value(values), (bool, np.bool_, datetime.date, Decimal)):
         return None
     null = find_missing(values, len(values))

@@ -1,7 +1,7 @@
 """Read columns of strings row by row.
 
-`keys.read_keys` first numbers the distinct strings of a column. That step costs more time than it saves if the caller
-needs only a hash of each string, for example to find the slice of each row.
+`keys.read_keys` first assigns a number to each distinct string of a column. That step costs more time than it saves if
+the caller needs only a hash of each string, for example to find the slice of each row.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class _TolerantFile(io.FileIO):
         try:
             return super().write(data)
         except BrokenPipeError:
-            # Nobody reads the pipe any more, so discard the rest of the output.
+            # The reader has closed the pipe, so discard the rest of the output.
             _redirect_to_null(self)
             return len(data)
 
@@ -124,7 +124,7 @@ def _print_version() -> int:
 
 
 def _announce_compilation() -> None:
-    """If stderr is a terminal, print that kernels are being compiled, which explains why the command seems to hang."""
+    """Tell a user at a terminal that kernels are being compiled, which explains why the command seems to hang."""
     if sys.stderr.isatty():
         _print_error("compiling the kernels for this processor, which takes up to a minute; later runs start faster")
 

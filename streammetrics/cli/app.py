@@ -446,7 +446,8 @@ def _power(
 ) -> None:
     """Print the number of users that an experiment needs.
 
-    With --planned, print the smallest difference that this number can detect.
+    With --planned, print the smallest difference that the planned number
+    of users can detect.
     With --table, print the numbers for several differences and guardrails.
     """
     from streammetrics.cli.comparison import parse_directions, parse_margins

@@ -137,7 +137,7 @@ class ComparisonOptions:
         return Progress(users, self.planned, None, self.sequential, self.final, self.confidence)
 
     def check(self, *, counts_users: bool = False) -> None:
-        """Raise UsageError if options contradict each other; `counts_users` says whether users are counted in the log."""
+        """Raise UsageError if options contradict each other, or if --users is missing and the log has no users."""
         if (self.planned is not None or self.sequential) and self.users is None and not counts_users:
             raise UsageError(
                 f"{'--sequential' if self.sequential else '--planned'} needs --users, the number of users so far (eval "
@@ -523,7 +523,7 @@ def parse_margins(texts: Iterable[str]) -> dict[str, float]:
     """Parse the values of --guardrail, such as `calibration=0.02`, into a dict from metric names to margins."""
     margins = {}
     for one in texts:
-        # Split at the last "=", because the name of a metric may contain one, such as log_loss:eps=1e-6.
+        # Split at the last "=", because the name of a metric, such as log_loss:eps=1e-6, may itself contain "=".
         name, _, margin = one.rpartition("=")
         try:
             margins[name.strip()] = float(margin)

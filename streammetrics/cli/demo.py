@@ -93,7 +93,7 @@ def _write_missing_logs(root: Path, rows: int) -> DemoTruth:
 def _check_folder(root: Path, rows: int) -> None:
     """Raise UsageError unless the folder is new, is empty, or contains a demo of the same size.
 
-    Otherwise the demo might overwrite the user's files.
+    In any other folder, the demo might overwrite the user's files.
     """
     if not root.exists() or (root.is_dir() and not any(root.iterdir())):
         return
@@ -117,8 +117,8 @@ def _write_missing_log(folder: Path, rows: int, rate: float) -> DemoTruth:
     if truth.exists():
         return _read_truth(truth, DemoTruth)
     if folder.exists():
-        # The file with the true values is written after the log. It is missing, so an earlier demo was interrupted and
-        # may have left an incomplete log. Delete the log.
+        # The file with the true values, which is written after the log, is missing. An earlier demo was therefore
+        # interrupted and may have left an incomplete log. Delete the log.
         shutil.rmtree(folder)
     truth_of_log = write_demo_log(folder, rows, negative_rate=rate, sampled_scale=False)
     _write_text(truth, json.dumps(asdict(truth_of_log)))
@@ -215,7 +215,7 @@ def _overall_ctr(truth: DemoTruth) -> float:
 
 
 def _show_sampled(root: Path) -> None:
-    """Show that sampling biases normalized entropy, calibration and rates, and that a correction removes the bias."""
+    """Show that sampling distorts normalized entropy, calibration and rates, and that a correction removes the bias."""
     spec = TaskSpec("click", ("pctr_b",), metrics=("auc", "average_precision", "log_loss", *METRICS[1:]))
     corrected = TaskSpec("click", ("pctr_b",), metrics=spec.metrics, negative_rate=NEGATIVE_RATE, corrects="rows")
     columns = {
@@ -284,8 +284,8 @@ def _write_missing_searches(folder: Path, queries: int) -> SearchTruth:
     if truth_file.exists():
         return _read_truth(truth_file, SearchTruth)
     if folder.exists():
-        # The file with the true values is written after the log. It is missing, so an earlier demo was interrupted and
-        # may have left an incomplete log. Delete the log.
+        # The file with the true values, which is written after the log, is missing. An earlier demo was therefore
+        # interrupted and may have left an incomplete log. Delete the log.
         shutil.rmtree(folder)
     truth = write_search_log(folder, queries)
     _write_text(truth_file, json.dumps(asdict(truth)))

@@ -22,8 +22,8 @@ def explain_missing_package(module: str | None, arguments: Sequence[str]) -> str
     module : str or None
         The module that was not found.
     arguments : sequence of str
-        The command-line arguments. For the dashboard commands, the message names the extra `serve` whatever package is
-        missing, because `serve` includes the packages of the other extras.
+        The command-line arguments. For the dashboard commands, the message names the extra `serve`, whichever package
+        is missing, because `serve` includes the packages of the extras `cli` and `report`.
 
     Returns
     -------

@@ -97,8 +97,8 @@ def unknown_name_error(
 
     `what` says what the name stands for, such as "metric", and `place` says where it is unknown. If there are too many
     names for one message, pass the command that lists them all as `list_command`. If no name is similar to the
-    unknown name or contains it, the message shows this command and the names with a word that begins like the unknown
-    name.
+    unknown name or contains it, the message shows this command and, if there are at most 12, the names in which a
+    word starts with the same letters as the unknown name.
     """
     by_lower = {one.lower(): one for one in names}
     close = difflib.get_close_matches(name.lower(), by_lower, 1)

@@ -42,8 +42,9 @@ class LoggedModel(NamedTuple):
     def order_by_class(self, classes: Sequence[object]) -> LoggedModel:
         """Return the model with its columns in the order of `classes`.
 
-        This requires that column names end with class names, such as `p_cat` and `p_dog`. If no column name does, the
-        order is unchanged. Otherwise, UsageError is raised unless there is exactly one such column for each class.
+        A column belongs to a class if its name ends with the name of the class, as `p_cat` ends with `cat`. If no
+        column belongs to a class, the order is unchanged. Otherwise, UsageError is raised unless each class has exactly
+        one column.
         """
         if isinstance(self.column, str):
             return self

@@ -46,7 +46,8 @@ def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = (), spellings
     ------
     UsageError
         No task has a row that meets its conditions; or no row has the label in `--pos-label`, but some have a label
-        with a similar spelling. If there is no similar label, a message is enough: a short log may have no positives.
+        with a similar spelling. If there is no similar label, the function returns a message instead, because a short
+        log may have no positives.
     """
     columns = {one.name: [c.column for c in one.conditions if c.sign in ("=", "!=")] for one in filters}
     statistics = [(content.binding, content.states[0]) for content in collect_entries(remove_shards(overall)).values()]
@@ -56,8 +57,8 @@ def check_outcome(overall: Any, log: Any, filters: Iterable[Any] = (), spellings
     messages = [_describe_empty_filter(where, rows, log, columns.get(where, ())) for where, rows in none.items()]
     if messages and not any(facts["rows"] for _, facts, _ in counts):
         raise UsageError(messages[0])
-    # Several metrics may have the same positive label. The keys of a dict are unique, so the log is searched only once for
-    # each label.
+    # Several metrics may have the same positive label. The keys of a dict are unique, so the log is searched only once
+    # for each label.
     absent = {
         (binding.column("y_true"), binding.pos_label): None
         for binding, facts, _ in counts
@@ -82,9 +83,9 @@ def _describe_empty_filter(condition: str, rows: int, log: Any, columns: Iterabl
 def _check_label(column: str, positive: Any, spelling: Any, log: Any) -> str | None:
     """Return a message if no row of the log has the positive label.
 
-    Raise UsageError if another label has a similar spelling. Return None if a row has the label: in that case, a
-    condition or the metric left out all rows with this label. Also return None if the log cannot be read again.
-    `spelling` is the label as the user typed it.
+    If no row has it but another label has a similar spelling, raise UsageError, unless the column has too many values
+    to compare. Return None if a row has the label: in that case, a condition or the metric left out all rows with this
+    label. Also return None if the log cannot be read again. `spelling` is the label as the user typed it.
     """
     if log.is_stream:
         return None

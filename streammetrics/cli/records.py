@@ -150,20 +150,20 @@ def _list_records(result: Any, display: DisplayOptions) -> Iterator[Record]:
 def write_json(display: DisplayOptions, result: Any = None) -> None:
     """Print a JSON object with four lists of records, a record per line: "verdicts", "users", "comparisons", "values".
 
-    A value has `by` (the slicing columns; empty for all rows), `slice` (the key values by column), `other` (true for
-    slices merged by --limit), `metric`, `value`, `bound_low` and `bound_high` (certified; null for a metric whose
-    values are always exact), `interval_low` and `interval_high` (statistical; null without --unit), `rows`, `weight`,
-    `positives`, `dropped` (row counts by reason), `reason` (why the value is undefined, or that its bounds are too
-    wide) and `interval_reason` (why there is no interval). NaN is written as null, a key of bytes as {"bytes": hex},
-    and dates and times in ISO 8601.
+    A value has `by` (the slicing columns; empty in records of all rows), `slice` (the key values by column), `other`
+    (true for slices merged by --limit), `metric`, `value`, `bound_low` and `bound_high` (certified; null for a metric
+    whose values are always exact), `interval_low` and `interval_high` (statistical; null without --unit), `rows`,
+    `weight`, `positives`, `dropped` (row counts by reason), `reason` (why the value is undefined, or that its bounds
+    are too wide) and `interval_reason` (why there is no interval). NaN is written as null, a key of bytes as
+    {"bytes": hex}, and dates and times in ISO 8601.
 
     A comparison has `by`, `slice`, `treatment`, `control`, `metric`, `value` and `control_value`, `difference` and
     `relative` with their limits (`_low`, `_high`), `p_value`, `adjusted` (for slices: the p-value adjusted by
     Benjamini-Hochberg), `better` (the name of the better side: the treatment or the control), `word` (what the table
     says, such as "worse" or "held"), `limited_by` (whether the sampling error or the certified bound is larger) and
     `reason`. A verdict has `treatment`, `control`, `sentence` and `notes` (sentences about covariates and slices). With
-    a scorecard, it also has `decision`, `more_users`, `more_days` and `metrics` (the role and assessment of each
-    metric).
+    a scorecard, it also has `decision`, `more_users` and `more_days` (how many more are needed for a decision), and
+    `metrics` (the role and assessment of each metric).
 
     The record of an arm's users has `arm`, `users`, `share` with its 99 % interval (`share_low`, `share_high`) and
     `planned` (the planned share; null without --shares). The remaining fields are the same for all arms: `alarm` and
@@ -278,7 +278,7 @@ def _add_notes(records: Iterable[Record], one: SideComparison, sides: Sequence[S
 
 
 def _convert_to_json(value: Any) -> Any:
-    """Convert a value to a JSON type: NaN to null, dates to strings, and bytes to {"bytes": hex}."""
+    """Convert a value to JSON types, with NaN and infinity as null. `_format_keys` converts dates and bytes in keys."""
     if hasattr(value, "_asdict"):
         value = value._asdict()
     if isinstance(value, dict):
@@ -291,10 +291,10 @@ def _convert_to_json(value: Any) -> Any:
 
 
 def write_csv(result: Any, display: DisplayOptions) -> None:
-    """Print a CSV table with the columns `model` and `slice`, those of `Table`, and each slicing column.
+    """Print a CSV table with the columns `model` and `slice`, those in `RESULT`, and each slicing column.
 
-    `model` is the name of the model or task. `slice` is the key of a slice, such as country=br; it is empty for all
-    rows. NaN is written as an empty cell, and a null key as "null".
+    `model` is the name of the model or task. `slice` is the key of a slice, such as country=br; in a record of all
+    rows, it is empty. NaN is written as an empty cell, and a null key as "null".
     """
     records = list(_list_records(result, display))
     columns = list(dict.fromkeys(name for record in records for name in record["by"]))

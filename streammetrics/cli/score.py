@@ -155,7 +155,7 @@ class EvalRequest:
 
     @property
     def _interval_options(self) -> dict[str, bool]:
-        """Whether the user has set each option that has no effect without `--unit`, keyed by option."""
+        """For each option that has no effect without `--unit`, whether the user has set it."""
         options = self.options
         values: dict[str, Any] = {
             "primary": options.primary,
@@ -177,7 +177,7 @@ class EvalRequest:
 
     @property
     def _slice_options(self) -> dict[str, bool]:
-        """Whether the user has set each option that has no effect without `--by`, keyed by option."""
+        """For each option that has no effect without `--by`, whether the user has set it."""
         is_set = {"limit": self.limit is not None, "keep": self.keep is not None}
         return is_set | {"sort": self.sort is not None, "min-rows": self.min_rows > 0}
 

@@ -89,7 +89,7 @@ def make_columns(rows: int = ROWS, dtype: Any = np.float32) -> dict[str, Any]:
     The columns have the same bits on every machine. `dtype` is the dtype of the scores.
     """
     unit = (_random_integers(rows, 1) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-    # Use only products of float64 numbers, because every machine rounds them in the same way.
+    # Compute the scores with float64 products only, because every machine rounds these in the same way.
     score = unit * unit * unit * 0.25
     luck = (_random_integers(rows, 2) >> np.uint64(11)).astype(np.float64) * 2.0**-53
     return {

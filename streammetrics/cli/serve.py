@@ -181,7 +181,7 @@ def list_tokens(url: str, experiment: str | None) -> None:
 def revoke_token(url: str, whose: str, name: str) -> None:
     """Revoke a token by its name; raise UsageError if there is no such token.
 
-    `whose` is the ID of an experiment, "owner" or "reader".
+    `whose` is "owner", "reader" or the ID of an experiment.
     """
     owner = {"owner": OWNER, "reader": READER}.get(whose, whose)
     with _open_store(url) as store:

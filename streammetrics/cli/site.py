@@ -151,7 +151,7 @@ def build_site(output: Path) -> None:
 
 
 def _escape_bars(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
-    """Escape the bars of absolute values in formulas, which would otherwise mark substitutions in reStructuredText."""
+    """Escape the bars of absolute values in formulas, because bars mark substitutions in reStructuredText."""
     lines[:] = [line if ">>>" in line else line.replace("|", "\\|") for line in lines]
 
 

@@ -199,7 +199,7 @@ def unknown_metric_error(name: str) -> UsageError:
 
 
 def format_spec(expression: str) -> str | None:
-    """Convert an expression such as `AUC(max_fpr=0.1)` to a specification, `auc:max_fpr=0.1`; None if impossible."""
+    """Return the specification of an expression: `auc:max_fpr=0.1` for `AUC(max_fpr=0.1)`; None if there is none."""
     if expression in METRICS:
         return expression
     call = ast.parse(expression, mode="eval").body

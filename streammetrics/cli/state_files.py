@@ -215,8 +215,8 @@ def compare_files(
 def _name_sides(files: Sequence[str]) -> list[str]:
     """Return the name of each side of a comparison, derived from the file paths.
 
-    The names are the file names without suffixes if those are unique, otherwise the full file names if those are
-    unique, otherwise the paths.
+    The names are the first of these that are all different: the file names without suffixes, the full file names, or
+    the paths.
     """
     if len(files) < 2:
         raise UsageError(
@@ -260,7 +260,7 @@ def _describe_progress(content: Any) -> str:
 
 def _format_rows(content: Any) -> str:
     piece = split_pieces(content)[0][1]
-    # Every state stores the number of rows that it has counted. Read it from the smallest state, which takes the least
+    # States store the number of rows that they have counted. Read it from the smallest state, which takes the least
     # time.
     state = min(states_of(piece), key=lambda s: s.nbytes)
     rows = state.without_axes.facts().get("rows")

@@ -80,7 +80,7 @@ def build_user_split(
         Shares are planned, but not for every arm.
     """
     arms = {key: format_atom(key) for key in users.keys if key is not None}
-    # Users can write a boolean arm in lower or upper case, such as true or True.
+    # In the planned shares, the case of a boolean arm does not matter: true and True are the same arm.
     spellings = {name.lower(): name for key, name in arms.items() if isinstance(key, bool)}
     shares = {spellings.get(name.lower(), name): share for name, share in shares.items()}
     if shares and (unplanned := [name for name in arms.values() if name not in shares]):
@@ -106,9 +106,9 @@ def add_users(results: Any, users: Sliced | None, exposed: bool) -> Any:
 
 
 def separate_users(content: Any) -> tuple[Any, Sliced | None, bool]:
-    """Separate the users by arm from the other content of a saved file.
+    """Separate the counter of the users in each arm from the other content of a saved file.
 
-    Return the other content; the users by arm, or None if the file has none; and whether the users were counted from
+    Return the other content; the counter, or None if the file has none; and whether the users were counted from
     exposures.
     """
     if isinstance(content, Checkpoint) and isinstance(total := content.total, MetricCollection) and USERS in total:

@@ -160,7 +160,7 @@ def _read_value(metric: Metric[Any, Any], state: Any) -> Any:
 
 
 def _feed_scores(dtype: Any) -> None:
-    """Update score metrics in ways that `_feed_metrics` does not cover, such as with several tasks."""
+    """Update score metrics in ways that `_feed_metrics` does not, for example in a collection of several tasks."""
     y, s, w = np.array([0, 1, 1, 0], np.uint8), np.array([0.1, 0.9, 0.4, 0.3], dtype), np.array([1.0, 2.0, 0.5, 1.0])
     for scale in ("probability", "real"):
         # With limit=0, all scores are counted in buckets. With limit=2, up to two rows are stored exactly; if there are
@@ -205,7 +205,7 @@ def _feed_scores(dtype: Any) -> None:
     two = MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_true="x", y_score="v")})
     two.update(y_true=y, y_score=s, x=y, v=s)
     MetricCollection({"a": Task(AUC()), "b": Task(AUC(), y_score="v")}).update(y_true=y, y_score=s, v=s)
-    # float16 scores are converted to float32, so update with them only in the call with float32 as `dtype`.
+    # float16 scores are converted to float32, so only the call with float32 as `dtype` needs to update with them.
     if dtype is np.float32:
         AUC().update(y.astype(np.float16), s.astype(np.float16))
     MetricCollection(Task(AUC(), where="x")).update(y_true=y, y_score=s, x=y)
@@ -265,8 +265,8 @@ def _feed_many_values() -> None:
 def _variants(metric: Any) -> Iterator[Metric[Any, Any]]:
     """Yield the metric once for each setting that changes which kernels it uses.
 
-    These settings, if the metric supports them, are every scale of the scores, exact scores, two classes, two labels,
-    and soft labels.
+    These settings are every scale of the scores, exact scores, two classes, two labels, and soft labels; those that the
+    metric does not support are skipped.
     """
     declared = {f.name: f.metadata.get("rules", {}) for f in fields(metric)}
     scales = declared["scale"]["choices"] if "scale" in declared else ()

@@ -98,8 +98,8 @@ class Accumulator:
     def all_states(self) -> tuple[State, ...]:
         """The states with all stored rows, including those that `states` omits, such as old rows in `Recent`."""
         updater: BatchUpdater | None = self.__dict__.get("_updater")
-        # Another thread may create the updater after the line above has found none. That thread deletes the initial
-        # states only when the updater is in place, so `self.updater` then returns it.
+        # Another thread may create the updater after the line above has found none. That thread stores the updater
+        # before it deletes the initial states, so if they are gone, `self.updater` returns the stored updater.
         if updater is None and (initial := self._initial_states) is not None:
             return initial
         return (updater or self.updater).states
@@ -199,7 +199,7 @@ class Accumulator:
         return [self.updater.subtract_change(other.all_states)]
 
     def align(self, other: Any, verb: str = "merge", preposition: str = "into") -> Any:
-        """Return another accumulator with its metrics in the same order as in this accumulator.
+        """Return the accumulator `other` with its metrics in the same order as in this accumulator.
 
         Raise IncompatibleStateError if the settings differ. `verb` and `preposition` are words for the error message,
         as in "cannot merge AUC into CTR".

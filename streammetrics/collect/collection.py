@@ -32,7 +32,7 @@ class PlanEntry(NamedTuple):
 
 
 class StatePlan:
-    """The plan of a collection, which determines which of its members share a state.
+    """A plan that determines which members of a collection share a state.
 
     Members that read the same kind of state from the same columns share one state. For example, two metrics may need
     different sums of the same scores. The shared state then contains the sums for both (see `State.widen`).
@@ -148,7 +148,8 @@ def _insert_metric_name(difference: str, name: str) -> str:
 def _bind_read(definition: Definition, read: Read, binding: Binding) -> Read:
     """Return `read` with its roles bound to the columns of a task.
 
-    Raise an error if the read already belongs to a task, or if the task's scale differs from the metric's.
+    Raise an error if the read already belongs to a task, or if the task corrects scores on a different scale from the
+    metric's.
     """
     if binding == PLAIN:
         return read
@@ -349,7 +350,7 @@ class CollectionDefinition(Definition):
             ):
                 # If several metrics share a state, `own_states` keeps only the content that this metric needs, so the
                 # settings of `state` may differ from those of the new state. In that case, `state` has no setting
-                # `bits`, and coarsening does not change it, so take the shared state instead.
+                # `bits`, so coarsening has not changed it, and the shared state can take its place.
                 if new_states[place].settings != state.settings:
                     state = states[old.places[i]].narrow(new_states[place])
                 new_states[place] = state

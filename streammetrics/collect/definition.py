@@ -131,7 +131,7 @@ class Definition:
         return copy
 
     def header(self) -> dict[str, Any]:
-        """Return the settings as a JSON-compatible dict, which saved files contain and digests depend on."""
+        """Return the settings as a JSON-compatible dict, which is stored in saved files and affects digests."""
         raise NotImplementedError
 
     @classmethod
@@ -207,7 +207,7 @@ class Definition:
         return None
 
     def check_states(self, states: Sequence[State]) -> None:
-        """Raise StateFormatError if states contradict one another, even though each of them is valid."""
+        """Raise StateFormatError if states that are valid individually contradict one another."""
 
     # -- other definitions --------------------------------------------------------------------------------------------
 

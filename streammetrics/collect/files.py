@@ -83,7 +83,8 @@ def read(path: str | os.PathLike[str]) -> bytes:
 def _add_path_to_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Set the path of every OSError from the `with` block to `path`, if the error has an error number.
 
-    By default, an error in a read or write names no path, and an error in another call names the temporary file.
+    Without this change, an error in a read or write would name no path, and most other errors in `atomic_write` would
+    name the temporary file.
     """
     try:
         yield

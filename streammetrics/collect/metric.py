@@ -135,9 +135,9 @@ class Metric(Settings, MetricLike, Generic[S, T]):
     def read(self, state: S) -> Reading:
         """Return a `Reading` (value, bounds and standard error) of a state with one cell (without slices).
 
-        The state is for two classes, one label or one output; metrics with several override the method `reading`. If
-        ``about.read_cells`` is `read_side_by_side`, the state may also have many cells (such as slices). Its counts are
-        then arrays (see `State.vectorize`).
+        The state is for two classes, one label or one output; metrics with several classes, labels or outputs override
+        the method `reading`. If ``about.read_cells`` is `read_side_by_side`, the state may also have many cells (such
+        as slices). Its counts are then arrays (see `State.vectorize`).
         """
         return OwnReading(self, state)
 
@@ -180,8 +180,8 @@ class Metric(Settings, MetricLike, Generic[S, T]):
             warnings.warn(f"{self.name} is undefined: {reason}", UndefinedMetricWarning, stacklevel=2)
         elif may_be_wide(self, reading.state):
             # The state caches the value, because a call to `bounds()`, which needs it again, often follows. The state
-            # does not cache the whole reading, because the reading refers to the state, and only the garbage collector
-            # could free such a cycle.
+            # does not cache the whole reading: the two would refer to each other, and only the garbage collector could
+            # free them.
             reading.state.__dict__.setdefault("_raw_values", {})[identity_of(self)] = reading.raw_value
             warn_of_wide_values(wide_of(self, self.name, reading), accumulator.warned_wide, stacklevel=2)
         return value
@@ -253,8 +253,8 @@ def format_value(metric: Metric[Any, Any]) -> str:
         return "NaN" if isinstance(value, float) else ""
     (low, high), shown = reading.bounds, f"{value:.6g}"
     wide = wide_of(metric, metric.name, reading)
-    # If `facts` has no entry "off_grid", the state has no buckets that could round a number. It contains only exact
-    # counts and sums, so its values need no bounds.
+    # If `facts` has no entry "off_grid", the state has no buckets to which it could round numbers. It contains only
+    # exact counts and sums, so its values need no bounds.
     if "off_grid" not in metric.state.facts() and not wide:
         return shown
     if high <= math.nextafter(low, math.inf):
@@ -388,8 +388,8 @@ class MetricDefinition(Definition):
         importable: Any = sys.modules.get(cls.__module__)
         for name in cls.__qualname__.split("."):
             importable = getattr(importable, name, None)
-        # Pickle finds a class by its module and name. If that fails for this class, pickle stores the metric in the
-        # library's file format.
+        # Pickle finds a class by its module and name. If this class cannot be found in that way, pickle stores the
+        # definition in the library's file format.
         if importable is cls and cls is not OpaqueMetric:
             return definition_of_class, (cls, _constructor_arguments(self.metric))
         return _unpickle_definition, (frame.write_frame([r.state for r in self.reads], self.header()),)

@@ -1,4 +1,4 @@
-"""MetricContainer: the methods that collections share with wrappers around collections, such as slices."""
+"""MetricContainer: the methods shared by collections and by wrappers (such as slices) around collections."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["MetricContainer"]
 
 
 class MetricContainer(MetricLike):
-    """An object with several metrics, such as a collection, that lets you select some metrics with their states."""
+    """An object (such as a collection) with several metrics, any of which can be selected with their states."""
 
     @property
     def on_invalid(self) -> str:
@@ -79,7 +79,7 @@ class MetricContainer(MetricLike):
         if (found := definition.find_entry(name)) is None:
             return self.task(name) if any(full.startswith(f"{name}/") for full in self.names) else None
         new, places = found
-        # The metric itself does not know how the rows were sampled, so its states must contain the correction.
+        # The metric itself does not know how the rows were sampled, so its states must contain the sampling correction.
         corrected = [definition.reads[i].binding.correct_state(states[i]) for i in places]
         return new.wrap(accumulate(new, [s.narrow(r.state) for s, r in zip(corrected, new.reads, strict=True)]))
 

@@ -237,10 +237,10 @@ def with_states(thing: Any, states: Sequence[State] | None) -> Any:
 def merge_and_consume(metrics: Sequence[Any]) -> Any:
     """Merge the metrics of all threads of a job into the first of them, and return it.
 
-    The result equals that of `merge`, but takes less time and memory. A cell, such as a slice, keeps its rows exactly
-    only up to a limit. If a cell's rows in all metrics together exceed the limit, they move to histogram buckets
-    without being sorted first. No other thread may use the metrics during the merge; afterwards, only the first may be
-    used.
+    The result equals that of `merge`, but computing it takes less time and memory. A cell, such as a slice, keeps its
+    rows exactly only up to a limit. If a cell's rows in all metrics together exceed the limit, they move to histogram
+    buckets without being sorted first. No other thread may use the metrics during the merge; afterwards, only the
+    first may be used.
 
     The result does not record which queries were counted first and last, because the threads process the parts of the
     log in any order.

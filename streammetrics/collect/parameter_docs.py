@@ -19,11 +19,11 @@ NEXT_SECTION = re.compile(r"^\w[\w ]*\n-{3,}$", re.MULTILINE)
 
 
 class InheritedDocs:
-    """The docstring of a class, with the parameters that only its base classes document, and with the cost of a metric.
+    """The docstring of a class, plus the parameters that only its base classes document and, for a metric, its cost.
 
     A setting that many metrics share is documented once, in the base class that declares it, and a cost is declared
-    once, in `about`. The help of every metric still shows both. The text is assembled only when it is read, so it costs
-    no import time.
+    once, in `about`. The help of every metric still shows both. The text is assembled only when it is read, so it
+    does not slow down the import.
     """
 
     def __init__(self, own: str) -> None:
@@ -34,7 +34,7 @@ class InheritedDocs:
 
 
 def inherit_parameter_docs(cls: Any) -> None:
-    """Make a class's docstring include the parameters that only its base classes document, and a metric's cost."""
+    """Add to a class's docstring the parameters that only its base classes document and, for a metric, its cost."""
     text = vars(cls).get("__doc__")
     if text:
         cls.__doc__ = InheritedDocs(text)

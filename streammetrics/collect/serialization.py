@@ -217,15 +217,15 @@ def _merge_part(total: Any, thing: Any, fresh: bool, metrics: str) -> Any:
 def _wrap_collections_alike(total: Any, thing: Any) -> bool:
     """Return whether both objects contain a collection inside the same wrappers, such as slices.
 
-    Only the order or the selection of metrics may differ between such objects. `merge` raises an error for any other
-    difference.
+    The function `merge` can reconcile a different order or selection of metrics in two such objects. It raises an error
+    for any other difference.
     """
     kinds = _wrapper_kinds(definition_of(total))
     return kinds[-1] == CollectionDefinition.kind and kinds == _wrapper_kinds(definition_of(thing))
 
 
 def _wrapper_kinds(definition: Definition) -> list[str]:
-    """Return the kinds of nested definitions, outermost first."""
+    """Return the kinds of a definition and of the definitions nested in it, outermost first."""
     inner = getattr(definition, "inner", None)
     return [definition.kind] if inner is None else [definition.kind, *_wrapper_kinds(inner)]
 
@@ -316,8 +316,7 @@ def _check_new(part: Any, parts_so_far: dict[Any, Any]) -> None:
     elif isinstance(part, MetricLike):
         reference = parts_so_far.get(id(part))
         again, name = reference is not None and reference() is part, f"the same {type(part).__name__}"
-        # After an object is freed, another object may receive the same id. The weak reference shows whether it is the
-        # original object.
+        # After an object is freed, another object may receive the same id. The weak reference tells the two apart.
         parts_so_far[id(part)] = weakref.ref(part)
     else:
         return

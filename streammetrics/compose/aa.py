@@ -56,7 +56,7 @@ class FalseAlarms(NamedTuple):
     metric : str
         The name of the metric in the collection, such as "ctr".
     unit : str
-        The column whose values the intervals assume to be independent, such as "user"; "row" if every row is a unit.
+        The column of the units that intervals assume to be independent, such as "user"; "row" if each row is a unit.
     rate : float
         The fraction of comparisons whose interval excludes 0; NaN if there is no interval.
     expected : float
@@ -116,8 +116,8 @@ def aa(
     """Assign the units of a log to random arms many times, and count how often the arms seem to differ.
 
     All arms are equal, so valid intervals exclude 0 in a fraction 1 - confidence of the comparisons. The function needs
-    the rows of the log: sharded states no longer contain units, and assigning whole shards to arms would not detect a
-    wrong unit.
+    the rows of the log: sharded states no longer contain units, and assigning whole shards to arms would not reveal
+    that `unit` is the wrong column.
 
     Parameters
     ----------

@@ -76,7 +76,7 @@ class AxisDefinition(Definition):
 
     @classmethod
     def check_inner(cls, inner: Any) -> Any:
-        """Return `inner` unchanged; raise TypeError if this wrapper cannot contain it, for example a bundle."""
+        """Return `inner` unchanged; raise TypeError if this wrapper cannot contain it (a bundle, for example)."""
         if not (inner.adds and inner.counts):
             name = cls.public.__name__
             raise TypeError(
@@ -106,7 +106,7 @@ class AxisDefinition(Definition):
         return tuple(map(self.add_axis, self.inner.reads))
 
     def add_axis(self, read: Read) -> Read:
-        """Return a read (a state and its columns) of the inner definition with this axis added before its other axes.
+        """Return `read` (a state of the inner definition and its columns) with this axis before the state's other axes.
 
         Raise ValueError if the inner object is already sliced by the same column.
         """
@@ -239,7 +239,7 @@ class AxisWrapper(MetricContainer):
 
     @property
     def memory_limit(self) -> int | None:
-        """The maximum number of bytes that all cells together, such as slices, may use."""
+        """The maximum number of bytes that all cells (such as slices) may use together."""
         return self._accumulator.definition.memory_limit
 
     @property

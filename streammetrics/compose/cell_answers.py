@@ -53,14 +53,14 @@ class CellAnswers(Answer):
         return {k: at for k, at in self.definition.places(self.states).items() if k != REST}
 
     def cell_answer(self, at: Sequence[NDArray[np.int64]]) -> Answer:
-        """Return one `Answer` (values, bounds etc.) for several cells; `at` contains their indices in each state."""
+        """Return the `Answer` (values, bounds etc.) for one key; `at` has the indices of its cells in each state."""
         states = [s.drop_leading_axes(p, 1) for s, p in zip(self.states, at, strict=True)]
         answer: Answer = self.inner.read(states)
         return answer
 
     @cached_property
     def answers_by_key(self) -> dict[Any, Answer]:
-        """The `Answer` (values, bounds etc.) for each key, each computed separately."""
+        """The answers (values, bounds etc.), keyed by cell key and computed one by one."""
         return {unwrap_key(key): self.cell_answer(at) for key, at in self.places.items()}
 
     @cached_property

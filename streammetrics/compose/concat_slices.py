@@ -27,7 +27,8 @@ def concat_slices(slices: Mapping[Any, Sliced], by: str) -> Sliced:
     Parameters
     ----------
     slices : mapping of key to Sliced
-        The objects, keyed by a value such as the hour. They must have equal metrics and slicing columns, and no limit.
+        The objects, keyed by a value such as the hour. They must have equal metrics and slicing columns, and no
+        `limit`.
     by : str
         The name of the new column.
 

@@ -41,7 +41,7 @@ class DecayedAnswer(PooledAnswer):
 
     @property
     def _undecayed_answer(self) -> Any:
-        """The answer for the same epochs without decay, which contains the row counts."""
+        """The answer without decay for the same epochs; tables and explanations take the row counts from it."""
         return self.definition.inner.read([sum_cells(s, cell_starts(s)[0]) for s in self.states])
 
     @property
@@ -121,8 +121,8 @@ class Decayed(PooledWrapper):
     """A metric, a collection, or slices with exponential decay: the weight of a row halves with every half-life.
 
     Rows are grouped into epochs of one half-life. The weight of a row is 2**-age, where age is the number of epochs
-    between its epoch and the newest one. Epochs begin at multiples of the half-life on every machine, so the states of
-    workers can be merged, and resumed runs can continue.
+    by which the row precedes the newest epoch. Epochs begin at multiples of the half-life on every machine, so the
+    states of workers can be merged, and resumed runs can continue.
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ class Decayed(PooledWrapper):
     twice the weight of the epoch before it. The value is therefore exactly the same as if each row were repeated w
     times, where w is the weight of its epoch, and does not depend on the order of rows or merges.
 
-    A `Decayed` takes as much memory as a `Windowed` with the same `keep`, and `compute()` takes as long as about `keep`
+    A `Decayed` takes as much memory as a `Windowed` with the same `keep`, and `compute()` takes about as long as `keep`
     merges. Tables and `explain()` show the number of rows without decay. A histogram can store only a limited number of
     scores without rounding. With decay it reaches this limit sooner, because rows are repeated, and `bounds()` shows
     wider bounds. Intervals need units: ``Decayed(Sharded(...), ...)``. The sum of the sample weights in an epoch, times

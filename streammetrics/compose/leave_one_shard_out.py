@@ -78,7 +78,7 @@ def reduce_groups(metric: Any, shards: Any, *, is_group: bool) -> Any:
     """Replace the rows of groups by sums over groups if possible, so that a shard can be subtracted from the total.
 
     Two conditions must hold. All rows of a group must be in the same shard, which is the case if the unit is the group
-    (`is_group`). The metric must need only sums over groups, not rows; such metrics have the method `sealed_metric`.
+    (`is_group`). The metric must be computable from sums over groups alone; it then has the method `sealed_metric`.
     """
     return shards.to_subtractable() if is_group and hasattr(metric, "sealed_metric") else shards
 
@@ -102,9 +102,9 @@ def split_by_cell(shards: State, cells: int) -> ShardStates:
 def count_events(counted: Any, shards: State, count: int, cells: int) -> tuple[Floats, NDArray[np.str_]]:
     """Return the number of events in each shard and slice, and the kind of event in each slice (such as "positives").
 
-    The precision of an interval depends on the number of events. Events are the positives, with two exceptions. They
-    are the negatives if the metric needs both classes and the slice has fewer negatives than positives. They are the
-    rows if the state does not count positives. `counted` is the state of `shards` before `reduce_groups`, `count` the
+    The precision of an interval depends on the number of events. Events are the positives, with two exceptions: they
+    are the negatives if the metric needs both classes and the slice has fewer negatives than positives, and the rows
+    if the state does not count positives. `counted` is the state of `shards` before `reduce_groups`, `count` the
     number of shards, and `cells` the number of slices.
     """
     rows, positives = (
@@ -128,7 +128,7 @@ def table_by_shard(shards: State, numbers: NDArray[Any], count: int, cells: int)
 
 
 def check_cells(whole: State, shards: State) -> None:
-    """Raise StateFormatError unless `whole`, a state without shards, has the merged shards' keys and row counts."""
+    """Raise StateFormatError unless `whole` (without shards) has the same keys and row counts as the merged shards."""
     at, total = cells_of_shards(shards), np.zeros(len(whole), np.int64)
     fits = not whole.axes or _have_same_keys(whole, shards, np.flatnonzero(np.diff(at, prepend=-1)))
     if fits:
@@ -181,12 +181,12 @@ def leave_one_out(name: str, metric: Any, binding: Any, shards: State, count: in
             table = np.repeat(all_shards[None], count, axis=0)
             table[of, at] = less_one
             return {name: table}
-    # For all other metrics, compute the states without each shard. Do so for a few shards at a time, to limit memory.
+    # For all other metrics, compute one state for each shard that is left out, a few at a time to limit memory.
     total = merge_shards(shards)
     # Leaving out a shard without rows does not change the value, so start with the value of all shards.
     tables = {n: np.repeat(x[None], count, axis=0) for n, x in _read_numbers(name, metric, binding, total).items()}
-    # If a shard contains all rows of a slice, the value of the slice without this shard is undefined. In a metric without
-    # slices, if a shard contains all rows, the value without it is the value of the metric without rows.
+    # If one shard contains all rows of a slice, leaving it out makes the value of the slice undefined. In a metric
+    # without slices, leaving out a shard that contains all rows gives the value of the metric before any rows.
     is_only = shards.total_row_counts == total.total_row_counts[at]
     of_no_rows = _read_numbers(name, metric, binding, total.empty_copy()) if is_only.any() and not total.axes else {}
     for number, table in tables.items():

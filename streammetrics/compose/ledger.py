@@ -59,7 +59,7 @@ class PartitionDigests(State, tag="added"):
 
     @classmethod
     def of(cls, kind: str, digests: Mapping[Any, bytes]) -> PartitionDigests:
-        """Build the state from the type name of the IDs (such as "integer") and the digest of each ID."""
+        """Build the state from the type name of the IDs (such as "integer") and the partition digests, keyed by ID."""
         empty = cls().empty_copy((AXIS,))
         if not digests:
             return empty
@@ -71,7 +71,7 @@ class PartitionDigests(State, tag="added"):
         return empty.with_cells(Cells((AXIS,), keys, (words,), None, None, flats, {}))
 
     def read(self) -> tuple[str, dict[Any, bytes]]:
-        """Return the type name of the IDs and the digest of each ID; ``of(*state.read())`` builds an equal state."""
+        """Return the type name of the IDs and the digests, keyed by ID; ``of(*state.read())`` builds an equal state."""
         (words,) = self.cells.vocabularies
         table: NDArray[Any] = self.read_cells_named("digest").astype("<u4")
         values = words.values if words.is_text or not len(words) else words.values.tolist()
@@ -154,7 +154,7 @@ class LedgerAccumulator(Accumulator):
     def _commit(self, kind: str, new: dict[Any, bytes], total: Accumulator) -> None:
         """Store the digests of new partitions and the new total, without interruption.
 
-        Both steps run in one call into C, so a signal handler (such as Ctrl-C) cannot run in between. Otherwise a
+        Both steps run in one call into C, so no signal handler (for Ctrl-C, say) can run in between. Otherwise a
         partition could be listed although its rows are not in the total.
         """
         digests = self.content[1]
@@ -376,7 +376,7 @@ def _parse_id(partition_id: Any) -> tuple[str, Any] | None:
         parsed = None if partition_id is None else to_stored_key(partition_id)
         # Reject an ID that cannot be saved, such as an integer of more than 64 bits.
         fit = parsed is not None and (KINDS[parsed[0]] or are_stored_keys(parsed[0], np.array([parsed[1]], object)))
-    # The ID cannot be converted, because it is a string that is not valid Unicode, or pandas.NaT.
+    # The ID cannot be converted, because it is pandas.NaT or a string that is not valid Unicode.
     except ValueError:
         return None
     return parsed if fit else None

@@ -168,7 +168,7 @@ class RecentDefinition(PooledDefinition):
         return cls(cls.inner_of_header(header, states), _number_axis(counted, header[counted]))
 
     def last(self, states: Sequence[State]) -> list[State]:
-        """Return the states reduced to the last updates or rows; `axis.keep` is their number."""
+        """Return the states reduced to the last `axis.keep` updates or rows."""
         latest = newest_start(states)
         if latest is None:
             return [r.state for r in self.reads]

@@ -1,4 +1,4 @@
-"""Sliced: a metric for every combination of values of some columns, with exact totals and roll-ups (GROUP BY)."""
+"""Sliced: a metric for every combination of values of some columns (GROUP BY), with exact totals and roll-ups."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Sliced(AxisWrapper):
         on the order of rows. All others are merged exactly into `other`. In nested slices, the limit applies within each
         outer slice.
     values : list, optional
-        Keys that are always kept, in addition to the limit.
+        Keys that are always kept and do not count toward the limit.
     memory_limit : int
         The maximum total size of all slices in bytes; exceeding it raises MemoryLimitError.
     on_invalid : {"raise", "drop"}
@@ -220,8 +220,8 @@ class Sliced(AxisWrapper):
         other, sort, min_rows, confidence
             The same as for `table`, but by default without intervals.
         top : int, optional
-            The number of slices to return. With `sort` or `min_rows`, these are the first slices of the table, otherwise
-            those with the most rows. The row of `other` is also returned.
+            The number of slices to return: the first slices of the table if `sort` or `min_rows` is given, or else
+            those with the most rows. `other` is returned in addition.
         """
         definition = definition_of(self)
         answers = CellAnswers(definition, self._accumulator.states)
@@ -277,7 +277,7 @@ class Sliced(AxisWrapper):
         )
 
     def rollup(self, by: str | Iterable[str]) -> Self:
-        """Return the slices by fewer columns; the result is bit-for-bit equal to slicing by only these columns.
+        """Return slices by only some of the columns, bit-for-bit equal to slicing by these columns from the start.
 
         Notes
         -----
@@ -350,7 +350,7 @@ def _sort_places(slices: Sliced, places: Places, sort: str | None, min_rows: int
             if rows >= min_rows:
                 fault = badness(metrics_by_name[name], value) if wanted else float(value or 0)
                 worst = math.inf if fault != fault else -fault
-                # If several models have this metric, sort a slice by its worst model.
+                # If several tasks have this metric, sort a slice by the worst of its values.
                 faults[key] = min(faults.get(key, math.inf), worst)
     return {k: places[k] for k in sorted(faults, key=faults.__getitem__)}
 

@@ -146,8 +146,8 @@ class Windowed(AxisWrapper):
     metric : metric, Task, MetricCollection, Sliced, Windowed, or list or dict of metrics
         The metrics to compute in every window.
     width : str, timedelta or int
-        A duration such as "15m", "1h" or "1d", for a column of timestamps or dates; or an integer, for a column of
-        integers in the same unit, such as steps.
+        A duration such as "15m", "1h" or "1d", for a column of timestamps or dates; or an integer in the unit of the
+        column (such as steps), for a column of integers.
     time : str
         The column with the time of each row. Timestamps without a time zone are UTC. A scalar applies to the whole batch:
         ``update(y, p, step=17)``. A row without a time is invalid (see `on_invalid`).
@@ -282,7 +282,7 @@ class Windowed(AxisWrapper):
         return object_of_cells(definition, chosen)
 
     def lifetime(self) -> Any:
-        """Return one object for all rows, including expired windows, bit-for-bit equal to one without windows."""
+        """Return one object for all rows, even those in expired windows, bit-for-bit equal to one without windows."""
         return self.total
 
     @property
@@ -296,7 +296,7 @@ class Windowed(AxisWrapper):
         return max(int(s.row_counts[s.cells.keys[:, 0] == EXPIRED].sum()) for s in states)
 
     def table(self, *, expired: bool = True, now: Any = None, confidence: float | None = DEFAULT_CONFIDENCE) -> Table:
-        """Return a table with one row per window and metric, oldest first; one last row combines expired windows.
+        """Return a table with one row per window and metric, oldest first; a final row combines expired windows.
 
         Parameters
         ----------

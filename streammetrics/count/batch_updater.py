@@ -151,7 +151,7 @@ class BatchUpdater:
             self._content = tuple(states), None
 
     def fold_jointly(self, others: Sequence[BatchUpdater]) -> None:
-        """Convert a cell (such as a slice) to buckets if all updaters together have too many exact rows in it.
+        """Convert each cell (such as a slice) to buckets if all updaters together have too many exact rows in it.
 
         All updaters must have equal reads. Merge their states afterwards, because a cell may now have buckets even in
         an updater with few rows.
@@ -171,8 +171,8 @@ class BatchUpdater:
         ------
         IncompatibleStateError
             When the change is applied, if the keys of this updater and of `theirs` have different types, if the last
-            query of one is the first query of the other, or if both contain rows that must not be counted twice, such
-            as the same partition of groups.
+            query of one is the first query of the other, or if both contain an entry that must be in only one of them,
+            such as the same partition of groups.
         MemoryLimitError
             When the change is applied, if the merged states exceed the memory limit.
         """
@@ -462,10 +462,9 @@ class BatchUpdater:
         derived: Sequence[Mapping[str, Column]],
         committed: list[bool],
     ) -> None:
-        # Three steps come before the commit. The first step numbers new cells (such as slices). The second finds the
-        # cells that become too large, and converts their exact rows to histogram buckets. The third reserves memory.
-        # Each step may raise an error. In that case, `count_batch` undoes the first two steps, so that the error
-        # changes no result.
+        # Three steps come before the commit. The first step numbers new cells (such as slices). The second finds cells
+        # that become too large, and converts their exact rows to histogram buckets. The third reserves memory. If a
+        # step raises an error, `count_batch` undoes the first two steps, so that the error changes no result.
         cache: dict[Any, Ints] = {}
         # New cells have no memory in the counters yet. Set the number of free rows to 0 (or leave it negative), so that
         # the next batch begins with `reserve`, even if an error prevents `reserve` from being called for this batch.

@@ -1,9 +1,10 @@
 """The exact rows of many cells (such as slices), which are sorted only when they are read.
 
-A row is stored as a code of two integers: the high word contains the cell, and the low word the value (see
-`kernels.exact_rows`). New rows are buffered in the order in which they arrive. When the buffer is full, its rows are
-grouped by high word and become a chunk. The rows of a chunk that have the same high word form a run. Rows are sorted
-when they are read. If a cell is converted to histogram buckets before that, its rows are never sorted.
+A row is stored as a code of two integers: the low word contains the value, and the high word contains the cell and any
+bits of the value beyond 64 (see `kernels.exact_rows`). New rows are buffered in the order in which they arrive. When
+the buffer is full, its rows are grouped by high word and become a chunk. The rows of a chunk that have the same high
+word form a run. Rows are sorted when they are read. If a cell is converted to histogram buckets before that, its rows
+are never sorted.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ class Runs(NamedTuple):
         return codes
 
     def narrow(self) -> Runs:
-        """Return the rows with their codes stored in 32 bits if possible, which is the case for float32 scores."""
+        """Return the rows with their codes stored in 32 bits if possible, as it is for float32 scores."""
         words = None if self.like is not None else narrow_codes(self.low)
         return self if words is None else self._replace(low=words, like=self.low[0])
 
@@ -203,7 +204,7 @@ class LiveCellRows:
         return size + sum(a.nbytes for a in arrays) + sum(chunk.nbytes for chunk in self.chunks)
 
     def estimate_bytes(self, cells: int, rows: int) -> int:
-        """Return an upper bound on the memory, in bytes, that `cells` cells use after `rows` more rows are added."""
+        """Return an upper bound on the memory, in bytes, with `cells` cells in all and `rows` more rows."""
         words = cells << self.place_bits
         buffered = max(2 * (int(self.used[0]) + rows), len(self.low))
         more = max(2 * words - len(self.row_counts), 0) * self.row_counts.itemsize
@@ -215,7 +216,7 @@ class LiveCellRows:
         return self.grouped_rows + int(self.used[0])
 
     def count_free_rows(self, cells: int) -> int:
-        """Return the number of rows that can be added to `cells` cells without another call to `reserve`."""
+        """Return the number of rows that still fit without another call to `reserve`, with `cells` cells in all."""
         return 0 if cells << self.place_bits > len(self.row_counts) else len(self.low) - int(self.used[0])
 
     @property
@@ -244,7 +245,7 @@ class LiveCellRows:
     # -- adding rows --------------------------------------------------------------------------------------------------
 
     def reserve(self, cells: int, rows: int, *, weighted: bool) -> None:
-        """Reserve memory for `rows` more rows in `cells` cells; `weighted` says whether the rows have weights."""
+        """Reserve memory for `cells` cells in all and `rows` more rows; `weighted` says whether rows have weights."""
         words = cells << self.place_bits
         if words > len(self.row_counts):
             self.row_counts = pad_zeros(self.row_counts, max(words, 2 * len(self.row_counts)))
@@ -377,7 +378,7 @@ class LiveCellRows:
 
     def _sort_all(self, words: Ints) -> None:
         """Replace all rows with sorted entries, in the order of the given high words."""
-        # First replace all chunks with a single one, so that the memory of the old chunks is free before memory is
+        # First replace all chunks with a single one, so that the memory of the old chunks is freed before memory is
         # allocated for the entries.
         fresh = gather_runs(self.chunks, words)
         self.chunks = [fresh._replace(first=_renumber(fresh.first, words), last=_renumber(fresh.last, words))]

@@ -76,9 +76,9 @@ class Counter:
         # For each cell: 1 if buckets have replaced its exact rows, otherwise 0.
         self.folded = np.zeros(0, np.uint8)
         self.copy_constants()
-        # If the state has a single cell, the number of rows up to which it stays exact. The limit applies to all rows,
-        # although only distinct rows take memory. `_must_fold` therefore raises the limit if the cell can stay exact,
-        # for example because few of its rows are distinct.
+        # If the state has a single cell, the number of rows up to which it stays exact. Repeated rows count toward
+        # this limit, although only distinct rows take memory. `_must_fold` therefore raises the limit if the cell can
+        # stay exact, for example because few of its rows are distinct.
         self.exact_rows_allowed = self.exact_rows_limit
         self._load(state)
 
@@ -187,7 +187,7 @@ class Counter:
 
     @property
     def dense(self) -> frozenset[str]:
-        """The names of the histograms that count each possible value in an array instead of buffering rows."""
+        """The names of the histograms that keep a count of each possible value in an array, and buffer no rows."""
         folding = self.folding
         dense = {n for n, h in self.tallies.items() if isinstance(h, LiveTally) and h.dense}
         if folding is not None and not self._is_bucketed:
@@ -218,7 +218,7 @@ class Counter:
 
     @property
     def _counts_per_cell(self) -> int:
-        """The number of values that a row adds to each of its cells, such as one for each output of a model."""
+        """The number of values that a row adds to each of its cells: for example, one for each output of a model."""
         return max(self.counts_per_row // max(self.cells_per_row, 1), 1)
 
     def reserve(self, rows: int, *, weighted: bool) -> bool:
@@ -316,10 +316,10 @@ class Counter:
         """Convert cells with too many exact rows to buckets, before the state is read. By default, do nothing."""
 
     def fold_jointly(self, others: Sequence[Counter]) -> None:
-        """Convert cells to buckets if all counters together have too many exact rows in them. By default, do nothing.
+        """Convert cells to buckets if they have too many exact rows in all counters together. By default, do nothing.
 
-        Call this before the states of the counters are added up. The sum does not keep the exact rows of such a cell,
-        so there is no need to sort them for each state.
+        Call this before the states of the counters are added up. The sum does not keep the exact rows of these cells,
+        so there is no need to sort the rows for each state.
         """
 
     def mark(self) -> Any:

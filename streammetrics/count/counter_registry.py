@@ -1,4 +1,4 @@
-"""Choose the `Counter` subclass that counts the rows of a state."""
+"""The choice of the `Counter` subclass that counts the rows of a state."""
 
 from __future__ import annotations
 

@@ -80,9 +80,9 @@ class Draft(NamedTuple):
         For each argument of the commit, the position of its column in the batch, and the function that converts the
         column, if needed. None if all columns are passed unchanged.
     commit : callable
-        A function that counts the columns and returns 0; if a value is invalid, it changes nothing and returns 1. If
-        the columns have already been prepared and checked, it instead returns a list of calls that count them, which
-        the caller runs together with other calls.
+        A function that counts the rows of a batch and returns 0; if a value is invalid, it changes nothing and returns
+        1. If the columns have already been prepared and checked, it instead returns a list of calls that count the
+        rows, which the caller runs together with other calls.
     build_arguments : callable, optional
         A function that builds the arguments of the commit from the converted columns. It replaces key columns, or unit
         columns such as user IDs, with the cell of each row. For a counter that stores rows, it also copies the rows to
@@ -379,10 +379,10 @@ def bind_kernels(
     live: LiveCounters, bound: Sequence[Mapping[str, int]], typed: Sequence[ColumnType], reads: Sequence[Any] | None,
     ndims: Sequence[int],
 ) -> Callable[..., Any]:  # fmt: skip
-    """Return the commit, which is the function that counts a batch of columns.
+    """Return the commit, which is the function that counts the rows of a batch.
 
-    If the columns have been prepared, the commit does not count them itself. Instead, it returns a list of calls that
-    count them, which the caller runs together with other calls.
+    If the columns have been prepared, the commit does not count the rows itself. Instead, it returns a list of calls
+    that count them, which the caller runs together with other calls.
 
     Parameters
     ----------
@@ -420,8 +420,9 @@ def bind_kernels(
             step = Step("checks:mark_rounded_weights", "sample_weight", "front", terms, live.mass, State.rounded)
             steps.append((step, {r: positions[r] for r in ("sample_weight", "front") if r in positions}, counter))
     # Some counting kernels check their own columns, which saves a pass over them. If such a kernel finds an invalid
-    # value, it restores only its own arrays, so it must run before any other kernel counts rows. Run it first among the
-    # counting kernels if it counts a single cell. Before that, separate kernels check all other columns.
+    # value, it restores only its own arrays, so no other kernel may count rows before it. Move a checking kernel that
+    # counts a single cell ahead of the other counting kernels. Separate kernels, which run even earlier, check all
+    # other columns.
     if reads is not None:
         steps.sort(key=lambda s: not s[0].checks or bool(s[2].front))
     calls = [] if reads is None else _collect_checks(live, steps, reads, bound)
@@ -494,9 +495,9 @@ def has_only_numeric_arrays(columns: tuple[Any, ...]) -> bool:
 def can_draft(read: Read) -> bool:
     """Return whether a state can count batches without preparing their columns.
 
-    This requires that every row is counted, and that the values are used unchanged. The state must have a single cell,
-    or one cell for each slice or shard. A `GroupRows` state, which stores rows, must have neither slices nor shards,
-    and must not use `sample_rows` or `partition`.
+    Every row must be counted, and the values must be used unchanged. The state must have a single cell, or one cell for
+    each slice or shard. A `GroupRows` state, which stores rows, must have neither slices nor shards, and must not use
+    `sample_rows` or `partition`.
     """
     state, binding = read.state, read.binding
     kinds = [a.kind for a in state.axes]
@@ -534,8 +535,8 @@ def _find_shard_counter(
 def compute_shards(batch: Batch, name: str, axis: Any) -> Ints:
     """Return the shard of each row.
 
-    A row without a unit is in shard 0. Such a row is invalid: it either raises an error or counts as a dropped row of
-    that shard.
+    A row without a unit (such as a user ID) is in shard 0. Such a row is invalid: it either raises an error or counts
+    as a dropped row of that shard.
     """
     ids = batch.column(name, Ids())
     assert isinstance(ids, IdColumn)

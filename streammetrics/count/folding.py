@@ -131,10 +131,10 @@ class FoldingCounter(Counter):
             self._fold()
 
     def fold_jointly(self, others: Sequence[Counter]) -> None:
-        # In two cases, leave it to `merge` to fold the cells: if there are inner cells, such as classes; and if the
-        # number of distinct rows decides which cells are folded, because this requires sorted rows.
         if self.lone or self._is_never_exact or self.exact_rows_limit is None:
             return
+        # Leave it to `merge` to fold the cells if there are inner cells, such as classes, or if the number of distinct
+        # rows decides which cells are folded. Distinct rows can be counted only after sorting.
         if self.inner is not self.front or not self.folds_by_rows:
             return
         counters: list[Any] = [self, *others]
@@ -292,7 +292,7 @@ class FoldingCounter(Counter):
         exact.merge_chunks()
 
     def _bucket_chunk(self, k: int, words: Ints, count: int) -> None:
-        """Move the rows of chunk k whose high word is in `words` to buckets; `count` is the number of cells."""
+        """Move the rows whose code has a high word in `words` from chunk k to buckets; there are `count` cells."""
         assert self.folding is not None
         exact, coarse, off_grid = self._exact, self.tallies[self.folding[1]], self.flats[self.folding[2]]
         chunk = exact.chunks[k]
@@ -300,8 +300,9 @@ class FoldingCounter(Counter):
         if not n:
             return
         taken, rest = chunk, chunk.drop(words)
-        # If all rows of the chunk are moved, which is often the case, do not copy them first. This requires the runs to
-        # be ordered by high word, which may not be the case after an interrupted call to `consolidate`.
+        # If all rows of the chunk are moved, which is often the case, do not copy them first. This requires the runs
+        # (rows with the same high word) to be ordered by high word, which may not be the case after an interrupted call
+        # to `consolidate`.
         if n == len(chunk.low) and (chunk.first[1:] >= chunk.first[:-1]).all():
             words = np.arange(len(chunk.first))
         else:
@@ -313,8 +314,8 @@ class FoldingCounter(Counter):
             # A row of weight 0 has no effect on any metric, so it does not matter if its value is rounded to a bucket.
             lost &= taken.weights != 0
         coarse.reserve(count, n, weighted=len(taken.weights) > 0)
-        # If any row of a run lost precision, set the flag of its cell in `off_grid`. All rows of a run have the same
-        # flag, so its index is found from the first row.
+        # If any row of a run lost precision, set the flag of its cell in `off_grid`. All rows of a run share
+        # one flag, so the index of the flag is found from the first row of the run.
         firsts = taken.first[lengths > 0]
         off_grid[self.statistic.find_flags(entries.select(firsts[np.logical_or.reduceat(lost, firsts)]))] = 1
         cells = np.repeat(words >> exact.place_bits, lengths)

@@ -42,7 +42,7 @@ def import_kernel(name: str) -> Callable[..., Any]:
     """
     module, _, function_name = name.partition(":")
     path = module if "." in module else f"streammetrics.kernels.{module}"
-    # A Ctrl-C during an import in the main thread can leave Python's import lock acquired, and later imports in other
+    # A Ctrl-C during an import in the main thread can leave Python's import lock held, and later imports in other
     # threads would then wait forever.
     loaded = run_uninterrupted(partial(importlib.import_module, path))
     kernel: Callable[..., Any] = getattr(loaded, function_name)

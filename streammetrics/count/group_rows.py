@@ -33,8 +33,8 @@ __all__ = ["GroupCounter"]
 
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
-# The smallest and the largest number of rows in a new block. Between these bounds, a new block has space for as many
-# rows as all earlier blocks together.
+# The smallest and the largest capacity of a new block, in rows. Between these bounds, a new block has space for as many
+# rows as all earlier blocks together. A batch that needs a larger block gets one of its own size.
 FIRST, LARGEST = 1 << 8, 1 << 20
 # The maximum size of a row in bytes.
 WIDEST = 41

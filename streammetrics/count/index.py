@@ -1,4 +1,6 @@
-"""Find the cell (such as a slice) of each row. This is done once for each combination of axes, even if many states use it.
+"""The index, which finds the cell (such as a slice) of each row.
+
+The cells are found once for each combination of axes, even if many states use it.
 
 A path such as (country, device) is a chain of levels. Each level maps the pair (cell of the level above, code of the
 key) to a cell. Cells are numbered in order of first appearance. While few pairs are possible, a level is a plain table
@@ -285,7 +287,7 @@ def locate_keys(index: Index, path: Any, codes: Ints, above: Ints, first: int = 
     """Return the cell (such as a slice) of each key on a path.
 
     Column i of `codes` contains the codes for level `first + i` of the path. `above` is the cell of each key at the
-    level before `first`. If `first` is 0, only the empty path uses `above`.
+    level before `first`. If `first` is 0, `above` is used only if the path is empty.
     """
     if len(path) <= first:
         return above

@@ -1,4 +1,4 @@
-"""Integer codes for the keys of columns. Keys get codes in order of first appearance.
+"""Integer codes for the keys of columns. Each new key gets the next code.
 
 Kernels use codes as table indices, so they need not compare keys. A finished state contains no codes, because codes
 depend on the order of the rows. Instead, it contains a sorted vocabulary of keys, and the ranks of keys in that
@@ -79,7 +79,7 @@ class IntegerCodes(KeyTable):
         self.stored = np.zeros(FREE // 2, np.int64)
 
     def encode(self, values: Ints) -> Ints:
-        """Return the code of each value. New values get the next codes, in ascending order."""
+        """Return the code of each value. New values, in ascending order, get the next codes."""
         if self.is_stale:
             self.insert_up_to(self.count)
         numbers = np.empty(len(values), np.int64)
@@ -116,7 +116,7 @@ class TextCodes(KeyTable):
     def encode(self, data: NDArray[np.uint8], starts: Ints, stops: Ints) -> Ints:
         """Return the code of each string, `data[starts[i]:stops[i]]`.
 
-        New strings get the next codes, in ascending order.
+        New strings, in ascending order, get the next codes.
         """
         if self.is_stale:
             self.insert_up_to(self.count)
@@ -359,7 +359,8 @@ def _find_distinct(codes: Ints) -> tuple[Ints, Ints]:
     if int(codes.max()) >= 4 * len(codes) + 64:
         used, at = np.unique(codes, return_inverse=True)
         return used, at.reshape(-1)
-    # The codes are small numbers, so a table with a flag for each code is faster than the sort in `np.unique`.
+    # The codes are small numbers, so a table with a flag for each code is faster than `np.unique`, which sorts the
+    # codes to find the positions.
     occurs = np.zeros(int(codes.max()) + 1, bool)
     occurs[codes] = True
     return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[codes]

@@ -43,7 +43,7 @@ class KeyCounter(Counter):
         return changed
 
     def _thin(self) -> None:
-        """Raise the level of each cell (such as a slice), which drops keys, until at most `limit` keys are left in it.
+        """Drop keys by raising the level of each cell (such as a slice) until at most `limit` of its keys are left.
 
         Only keys whose hash begins with at least `level` zero bits remain in the sample.
         """

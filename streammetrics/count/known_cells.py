@@ -1,6 +1,6 @@
-"""Find the cells (such as slices) of rows without preparing their keys.
+"""A fast lookup of the cells (such as slices) of rows, without preparing their keys.
 
-This works only if all keys are integers or booleans that occurred in earlier rows.
+The lookup works only if all keys are integers or booleans that occurred in earlier rows.
 """
 
 from __future__ import annotations

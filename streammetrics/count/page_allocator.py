@@ -1,4 +1,4 @@
-"""Allocate large arrays in memory pages of their own.
+"""Allocation of large arrays in memory pages of their own.
 
 Histograms repeatedly allocate and free arrays of many megabytes. On the C heap, this leaves gaps that are not returned
 to the system, so that the process takes far more memory than its arrays. A large array is therefore placed in an
@@ -19,7 +19,7 @@ __all__ = ["allocate", "allocate_zeros", "grow_copy", "trim"]
 
 Array = NDArray[Any]
 
-# Smaller arrays are allocated on the heap, because the overhead of a memory map would not pay off.
+# Smaller arrays are allocated on the heap, because a memory map would not be worth its overhead.
 MIN_MAPPED_BYTES = 1 << 22
 MAP_FLAGS: dict[str, int] = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_PRIVATE") else {}
 # With huge pages, a page fault occurs once per 2 MiB rather than once per 4 KiB, which reduces sorting time by a fifth.

@@ -152,7 +152,7 @@ class PairCounter(FoldingCounter):
         self._replace_pairs(entries, levels)
 
     def _replace_pairs(self, entries: Entries, levels: Ints, **others: Any) -> None:
-        """Replace the buckets, the levels (bucket widths), and the items of `others`, such as "exact", in one step."""
+        """Replace the buckets, levels (bucket widths), and any exact rows or attributes in `others`, in one step."""
         exact = others.pop("exact", self.tallies["exact"])
         tallies = {"exact": exact, "rows": WaitingPairs(entries)}
         # Assign all attributes in one call into C, so that an interrupt cannot leave only some of them changed.

@@ -1,4 +1,4 @@
-"""Define `Read`: a state, and the columns whose values are added to it."""
+"""The class `Read`: a state, and the columns whose values are added to it."""
 
 from __future__ import annotations
 

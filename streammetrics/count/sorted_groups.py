@@ -62,7 +62,7 @@ class SortedContent(NamedTuple):
     rows: tuple[int, int] = (0, 0)
 
     def close_groups(self, parts: tuple[RawRows, ...]) -> SortedContent:
-        """Return a copy of this content with more closed groups, whose rows are in `parts`, sorted by group."""
+        """Return a copy of this content with additional closed groups; `parts` has their rows, sorted by group."""
         n = sum(len(p["labels"]) for p in parts)
         if not n:
             return self

@@ -7,11 +7,11 @@ finished state has sorted entries. A tally has one of four forms:
 - A single cell with few places (`LiveTally`, dense) has a 64-bit counter for each place.
 - Several cells that have few places in total have an 8-bit counter for each place. When a counter exceeds 255, it
   starts again at 0, and the kernel writes the code to a buffer, where it stands for 256 rows.
-- In all other cases, and for exact rows (`LiveExactRows`), each row is a code in a buffer. When there are about as many
-  codes as entries, the codes are sorted and merged into the entries. Each row is thus moved only a few times on
-  average.
-- The exact rows of several cells, if these may be converted to buckets, are grouped by cell, and sorted when they are
-  read (module `cell_rows`).
+- Exact rows of several cells that may be converted to buckets are grouped by cell, and sorted when they are read
+  (module `cell_rows`).
+- In all other cases (for exact rows, in `LiveExactRows`), each row is a code in a buffer. When the buffer is large
+  compared with the entries, its codes are sorted and merged into the entries. Each row is thus moved only a few times
+  on average.
 
 `consolidate` returns sorted entries, whose arrays are never written again. A state can therefore use them without
 copying them, while kernels continue to write to the buffers.
@@ -52,8 +52,8 @@ FEW_WEIGHTED = 1 << 20
 MANY_PLACES = 1 << 20
 # The capacity, in rows, of the first buffer for the exact rows of a single cell.
 FEW_ROWS = 1 << 17
-# If there are fewer codes than this, numpy sorts them, because it is then the fastest. A larger buffer of exact rows
-# without weights is not sorted if it has at most half this many distinct codes, which are then counted in a hash table.
+# Fewer codes than this are sorted by numpy, which is then the fastest. A larger buffer of exact rows without weights is
+# counted in a hash table, not sorted, if at most half this many of its codes are distinct.
 FEW_CODES = 2048
 # Codes are converted to 32-bit integers before they are sorted, but only if there are at least this many. For fewer
 # codes, compiling the kernels for the conversion would take longer than it saves.
@@ -84,14 +84,14 @@ def weights_less_one(weights: Array) -> NDArray[np.int64]:
 
     The only rounding is that of w to a multiple of 2**-60.
     """
-    # The last bit of a float64 near 1.5 * 2**32 is 2**-20, so adding this constant to a number rounds it to a multiple
-    # of 2**-20. Read as integers, the bits of the sum minus the bits of the constant give this multiple. The remainder
-    # is exact, and is rounded to a multiple of 2**-60 in the same way. The kernels use the same two additions, so their
-    # results are identical bit for bit.
+    # The last bit of a float64 near C = 1.5 * 2**32 is worth 2**-20, so adding C to a number rounds it to a multiple of
+    # 2**-20. The bits of the sum minus the bits of C, both read as integers, are this multiple in units of 2**-20. The
+    # remainder is exact, and is rounded to a multiple of 2**-60 in the same way. The kernels use the same two
+    # additions, so their results are identical bit for bit.
     high = weights + 1.5 * 2.0**32
     low = (weights - (high - 1.5 * 2.0**32)) + 1.5 * 2.0**-8
     pair = np.stack([high.view(I8) - 0x41F8000000000000, low.view(I8) - 0x3F78000000000000], axis=-1)
-    # Subtract 1 from the integer, because the float64 difference w - 1 may be rounded.
+    # Subtract 1 (2**20 units of 2**-20) here, in integers, because the float64 difference w - 1 may be rounded.
     pair[:, 0] -= 1 << 20
     carry_fixed(pair)
     return pair
@@ -232,8 +232,8 @@ class LiveTally:
         elif self._fits_byte_counters(cells, weighted=entries.excess is not None):
             here = entries.cells * self.places + entries.places.astype(I8)
             low = fields["low"] = allocate_zeros(cells * self.places, U1)
-            # The byte counter of a place stores the lowest byte of its count. The other bytes become the count of an
-            # entry, whose unit is 256 rows.
+            # The byte counter of a place stores the lowest byte of its count. The other bytes become an entry,
+            # whose count is in units of 256 rows.
             low[here] = entries.counts & entries.counts.dtype.type(255)
             fields["excess"] = self._spread_excess(entries, here, len(low))
             high = entries.counts >> entries.counts.dtype.type(8)
@@ -394,7 +394,7 @@ class LiveTally:
         return entries
 
     def _find_occupied_places(self) -> tuple[Array, Array]:
-        """Return the places of a single cell that have rows, and the number of rows in each."""
+        """Return the places that have rows, and the number of rows in each; there is only one cell."""
         n = -1
         if len(self.rows) <= MANY_PLACES:
             codes, counts = np.empty(len(self.rows), U4), np.empty(len(self.rows), U4)

@@ -1,15 +1,16 @@
 """The counter of histograms of values, such as targets or errors.
 
 The level of a cell (such as a slice) determines the width of its buckets: at level 0, numbers are exact, and each
-higher level has wider buckets. The level is chosen from the rows that have been counted. Additional rows can only
-raise it.
+higher level has wider buckets. The level depends on the rows that have been counted. Additional rows can only raise it.
 
-Rows are buffered as codes, which are integers that contain the cell, the output and the bucket. From time to time the
-codes are sorted and become entries (code, number of rows). If the state has only one cell, there are also windows, one
-for each output. A window is an array of counters for the range of buckets in which most values of the output lie. A
-kernel directly increments the counter of a value in this range, and buffers only the other values as codes. If an
-output has only a few distinct numbers, its window (of the kind `KNOWN`) has a counter for each of these numbers, which
-the kernel finds with a hash.
+If a row has several values in each column, each of them belongs to a different output. Values are buffered as codes,
+which are integers that contain the cell, the output and the bucket. From time to time the codes are sorted and become
+entries (code, number of rows). If the state has only one cell, there are also windows, one for each output.
+
+A window is an array of counters for the range of buckets in which most values of the output lie. A kernel directly
+increments the counter of a value in this range, and buffers only the other values as codes. If an output has only a few
+distinct numbers, its window (of the kind `KNOWN`) has a counter for each of these numbers, which the kernel finds with
+a hash.
 """
 
 from __future__ import annotations
@@ -149,7 +150,7 @@ class LiveValues(LiveExactRows):
     def collect_arguments(self) -> tuple[Any, ...]:
         """Return the kernel arguments: the windows, their counters, and the buffer of codes.
 
-        If rows have weights w, each counter also has a sum of w - 1.
+        If rows have weights w, there is also a sum of w - 1 for each counter.
         """
         return (
             self.windows,
@@ -217,11 +218,11 @@ def _place_known(numbers: NDArray[np.float64], slots: Ints) -> int:
 def _window(entries: Entries, level: int, bits: int, most: int) -> tuple[int, ...]:
     """Choose the window for an output from a sample of its rows, which are in buckets of the given level (width).
 
-    Returns six integers: the level of the window; 1 if this level is higher than the level of the cell, otherwise 0;
-    the first bucket and the number of buckets for positive values; and the same two for negative values. There are at
-    most `most` buckets. If the sample consists of exact numbers (level 0), the window gets the highest level at which
-    each of these numbers is the edge of a bucket. Large consecutive integers, for example, then fall in adjacent
-    buckets.
+    The result is six integers: the level of the window; 1 if this level is higher than the level of the cell, otherwise
+    0; the first bucket and the number of buckets for positive values; and the same two numbers for negative values. The
+    window has at most `most` buckets. If the sample consists of exact numbers (level 0), the window gets the highest
+    level at which each of these numbers is the edge of a bucket. Large consecutive integers, for example, then fall in
+    adjacent buckets.
     """
     wide, buckets = level, entries.codes
     if not level:

@@ -91,8 +91,9 @@ class FoldRows(FoldTables):
     Parameters
     ----------
     metrics : Metric, MetricCollection or Sliced
-        The metrics to compute; the object itself does not change. Beam passes rows in any order. Ranking metrics
-        therefore need rows that contain a whole query as lists, or tables from `GroupQueries` (see `FoldTables`).
+        The metrics to compute; the object itself does not change. Beam passes rows in any order. For ranking
+        metrics, each row must therefore contain a whole query as lists. Otherwise, use tables with `GroupQueries` and
+        `FoldTables`.
     buffer : int
         The number of rows that are collected and then counted as one batch. If Beam sends the accumulator to another
         worker before that, the batch has fewer rows.

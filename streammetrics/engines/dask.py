@@ -52,8 +52,8 @@ def evaluate(data: Any, metrics: H, *, split_every: int = 16, assume_grouped: bo
     -----
     For ranking metrics such as NDCG, Dask shuffles a data frame by query, so that each partition contains whole queries.
     Bags and other parts are not shuffled: the rows of each query must be adjacent, but a part may end in the middle of
-    a query. To check this, the IDs of all queries are sent to the client (8 or 16 bytes each). Alternatively, each row
-    can contain a whole query as lists.
+    a query. To check that rows are adjacent, the IDs of all queries are sent to the client (8 or 16 bytes each).
+    Alternatively, each row can contain a whole query as lists.
 
     Dask identifies data by a hash, which is the same for all slices of one Arrow table, so Dask confuses such slices.
     To scatter or map them, use ``client.scatter(..., hash=False)`` and ``client.map(..., pure=False)``.

@@ -1,4 +1,4 @@
-"""DuckDB: compute metrics of a relation in batches, and register SQL functions that aggregate metrics.
+"""DuckDB: compute metrics of a relation in batches, and register SQL functions that compute, merge and read states.
 
 Aggregate functions for DuckDB cannot be written in Python. The SQL functions are therefore macros, which collect the
 rows of a group in a list and pass the list to a Python function.
@@ -134,7 +134,7 @@ def register(connection: duckdb.DuckDBPyConnection, metrics: Mapping[str, Metric
 
 
 def _create_function(connection: duckdb.DuckDBPyConnection, name: str, function: Any, kind: str) -> None:
-    """Register a Python function, which takes Arrow arrays, in DuckDB as `name`; replace any function of that name.
+    """Register a Python function of Arrow arrays in DuckDB under `name`; replace any function of that name.
 
     The arrays may have any type and may contain nulls. `kind` is the SQL type of the result, such as "BLOB".
     """

@@ -141,7 +141,7 @@ def value(column: str = "state", metric: str | None = None) -> pl.Expr:
     Returns
     -------
     polars.Expr
-        An expression of float64 values, named after the metric, or "value".
+        An expression of float64 values, named after the metric, or "value" if `metric` is None.
     """
 
     def read(states: pl.Series) -> pl.Series:

@@ -62,8 +62,8 @@ def evaluate(data: Dataset | Iterable[Any], metrics: H, *, assume_grouped: bool 
     Notes
     -----
     For ranking metrics such as NDCG, Ray shuffles a dataset by query. Parts are not shuffled: the rows of each query must
-    be adjacent, but a part may end in the middle of a query. To check this, the IDs of all queries are sent to the
-    driver (8 or 16 bytes each). Alternatively, each row can contain a whole query as lists.
+    be adjacent, but a part may end in the middle of a query. To check that rows are adjacent, the IDs of all
+    queries are sent to the driver (8 or 16 bytes each). Alternatively, each row can contain a whole query as lists.
 
     Examples
     --------

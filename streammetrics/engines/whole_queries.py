@@ -1,4 +1,4 @@
-"""Count ranking metrics of a log whose parts and batches may end in the middle of a query.
+"""Compute ranking metrics of a log whose parts and batches may end in the middle of a query.
 
 A worker counts the complete queries of its part. The first and the last query of a part may continue in another part,
 so the worker returns their rows. The driver counts these queries when it has all their rows.

@@ -1,7 +1,8 @@
 """Encode the ends of each state in a frame: the first and the last query (or other block) that it has counted.
 
 For each state, a u8 gives the number of integers in a query ID, or 0 if the state has no ends. The IDs of the first and
-last queries follow, as i64. No digest includes the ends, because they depend on how a log was divided.
+last queries follow, as i64. No digest includes the ends, because they depend on how the log was divided into
+parts.
 """
 
 from __future__ import annotations

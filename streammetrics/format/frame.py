@@ -177,7 +177,7 @@ class FrameKind:
 
 
 def _inflate(unpacker: Any, data: bytes | memoryview, size: int) -> bytes:
-    """Decompress a section with `unpacker`, a zlib decompressor, and stop after at most `size` bytes."""
+    """Decompress a section to at most `size` bytes with `unpacker`, a zlib decompressor."""
     try:
         plain: bytes = unpacker.decompress(data, size)
     except zlib.error as error:
@@ -418,7 +418,7 @@ def _format_error(error: Exception) -> str:
 
 
 def read_frames(frames: Iterable[Frame]) -> Iterator[list[Sections]]:
-    """Decode frames in order, in one or more passes to limit memory use; all frames must have equal headers.
+    """Decode frames with equal headers, in order; use more than one pass if needed to limit memory use.
 
     Yields
     ------
@@ -508,8 +508,8 @@ def merge_groups(
             earlier = total.get(group)
             if earlier is not None and len(earlier) != len(new):
                 raise IncompatibleStateError("the states have different metrics or settings and cannot be merged")
-            # Add the states of all portions to the total in a single call. This avoids sorting the exact rows of cells
-            # (such as slices) for which the total already has buckets.
+            # Add the states of all portions to the total in a single call. In cells (such as slices) for which the
+            # total already has buckets, exact rows (rows stored outside buckets) then need not be sorted.
             parts = [section[group] for section in new]
             total[group] = [_merge_states([*([earlier[i]] if earlier else []), *some]) for i, some in enumerate(parts)]
     return None if about is None else json.loads(about), {group: total[group] for group in sorted(total)}

@@ -1,4 +1,4 @@
-"""Decode flats, such as sums: parts of a state with the same number of integers for every cell (slice or group)."""
+"""Decode flats: parts of a state, such as its sums, with the same number of integers in every cell (slice or group)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def find_reasons(dropped: Array, rows: Any) -> Array:
 
 
 def _read_numbers(reader: SectionReader, flat: Flat, stored_counts: Any) -> Array:
-    """Read the stored numbers of a `Flat` (numbers of every cell, such as a sum) from every section.
+    """Read the stored numbers of a flat (a part of a state, such as the sums of its cells) from every section.
 
     `stored_counts` says how many numbers each section stores. A sparse section omits some numbers, such as zeros.
     Raises an error if a number is out of range.
@@ -93,7 +93,7 @@ def _read_numbers(reader: SectionReader, flat: Flat, stored_counts: Any) -> Arra
 
 
 def decode_low_limbs(raw: Array, out: Ints) -> None:
-    """Decode the second of the two integers (limbs) of each fixed-point number, which is stored in five bytes."""
+    """Decode into `out` the second integer (limb) of each fixed-point number, which `raw` stores in five bytes."""
     limbs = np.zeros((len(out), 8), np.uint8)
     limbs[:, :LIMB] = raw.reshape(-1, LIMB)
     out[:] = limbs.view("<i8")[:, 0]
@@ -164,7 +164,7 @@ def _is_identity(flat: Flat, numbers: Array) -> Array:
 
 
 def is_redundant(state: State, flat: Flat, rows: Any) -> bool:
-    """Return whether any section stores `flat`, an optional part of a state, although it should have omitted it.
+    """Return whether any section stores `flat`, an optional part of a state, when it should have omitted it.
 
     A section must omit an optional flat if all its numbers are zero or, for some flats, equal to those of another part
     of the state. If all weights are 1, for example, the sums of squared weights equal the numbers of rows. `rows` is

@@ -68,7 +68,7 @@ def _read_narrow(reader: SectionReader, tally: Tally, entry_counts: Ints) -> Ent
     wide = find_code_type(len(entry_counts) << shift)
     # The last place of each cell, which must be in range, is computed from the sum of its gaps. Choose a type in which
     # the sum cannot overflow. If possible, choose the type of the gaps, because otherwise numpy copies the gaps. The
-    # type float64 is exact for every sum in range, because the places of such tallies have at most 48 bits.
+    # type float64 is exact for every sum in range, because a narrow place has at most 48 bits.
     bound = int(entry_counts.max()) * int(gaps.max())
     kind = np.uint32 if bound < MANY else np.int64 if bound < 1 << 63 else np.float64
     reach = np.add.reduceat(gaps, starts, dtype=kind) + entry_counts[nonempty]
@@ -160,8 +160,8 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
     del mixed
     keys = _read_gaps(reader, entries, width, zeros)
     # The key of an entry is its place without the last bit. The entries of a cell ascend if each key is larger than the
-    # previous key, or equal to it (a gap of 0) with a larger last bit. If a sum of gaps overflows, a key is smaller
-    # than the previous key.
+    # previous key, or if the two keys are equal (a gap of 0) and the later entry has the larger last bit. If a sum of
+    # gaps overflows, a key is smaller than the previous key.
     wrong = keys[1:] == 0
     wrong &= last[1:] <= last[:-1]
     cumsum_by_section(keys, entry_counts)
@@ -172,7 +172,8 @@ def _read_wide(reader: SectionReader, tally: Tally, entry_counts: Ints, n: int) 
     require(not wrong.any(), f"places of {name} are not sorted and unique")
     end = (places - 1) >> 1
     # Check that every place is in range. Also check that the keys of a section do not all end with a zero bit (unless
-    # all keys are 0). The writer removes such common bits, and stores their number as `zeros` in the header.
+    # all keys are 0), because the writer removes the trailing zero bits that all keys have in common, and stores their
+    # number as `zeros` in the header.
     if is_single(entries):
         shifts: Any = np.uint64(zeros)
         union, most = int(np.bitwise_or.reduce(keys)), int(keys[-1] if len(entry_counts) == 1 else keys.max())

@@ -4,7 +4,8 @@
 
     header              u32 sizes of all variable-length pieces (see `SectionLayout.header_names`)
     small numbers       of all parts, one after the other, in the variable-length encoding of `varint`
-    rest                bytes: key strings, group IDs, words and low limbs of sums, high bytes of wide places
+    rest                bytes: key strings, group IDs, words of exact sums, low limbs of fixed-point numbers, high bytes
+                        of wide places
     noise               low bytes of wide places, which frames do not compress
 
 A state has one front cell for each slice. It may also have inner cells, one for each group or class within a slice.
@@ -21,7 +22,7 @@ The small numbers are, in this order:
 - for each tally, the number of entries in each cell, the gaps between adjacent places, and the numbers of rows minus
 one.
 
-A flat with at least 32 numbers per cell is written sparsely if less than a quarter of its numbers differ from the
+A flat with at least 32 numbers per cell is written sparsely if fewer than a quarter of its numbers differ from the
 neutral element (0 for sums). Only these numbers and the gaps between their positions are then written.
 
 A wide place has more than 48 bits. An example is an exact score with its label. A wide place is split. Its last bit
@@ -126,7 +127,7 @@ class SectionLayout:
 
     @cached_property
     def regular_sizes(self) -> tuple[tuple[int, int], tuple[int, int]]:
-        """The number of variable-length numbers and of low limbs of a cell, in all flats except `irregular_flats`.
+        """The counts of variable-length numbers and of low limbs per cell, in all flats except `irregular_flats`.
 
         The first pair is for a front cell (a slice), the second for an inner cell (a group or class). A low limb is the
         lower part of a fixed-point number.
@@ -503,7 +504,7 @@ def split_last_bits(e: Entries) -> tuple[Array, Array]:
 
 
 def count_noise_planes(width: Any, zeros: Any) -> Any:
-    """Return the number of low byte planes that are not worth compressing.
+    """Return the number of low-order byte planes that are not worth compressing.
 
     Plane k contains byte k of every difference between successive places. A difference has `width` bytes after `zeros`
     trailing zero bits have been removed. If at least 16 bits have been removed, all planes are worth compressing.

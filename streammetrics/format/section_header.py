@@ -74,11 +74,12 @@ def estimate_memory(layout: SectionLayout, header: Mapping[str, int]) -> int:
 
 
 class SectionReader:
-    """Reads one or more sections with the same schema in one pass.
+    """A reader that decodes one or more sections with the same schema in one pass.
 
-    The constructor reads the headers. The methods then read the pieces in the order in which they were written. Counts
-    per section (in attributes and arguments) are arrays with one element per section. If there is only one section,
-    they are Python integers instead, because arithmetic on one-element arrays takes twenty times as long.
+    The constructor reads the headers. The methods then read the pieces in the order in which they were written.
+    Attributes and arguments that contain a count for each section are arrays with one element per section. If there is
+    only one section, they are Python integers instead, because arithmetic on one-element arrays takes twenty times as
+    long.
     """
 
     def __init__(self, schema: Schema, sections: Sequence[Section], max_bytes: int) -> None:
@@ -203,8 +204,9 @@ class SectionReader:
         noises = [section.noise for section in self.sections]
         if not self._is_each(self._end, map(len, self.plains)):
             # The frame reader has split each section where its compressed bytes end: `plain` was compressed and `noise`
-            # was not. The writer of this frame has compressed more or fewer bytes than `PackedSection` does. So join
-            # the two parts of each section again, and split it where its noise begins according to the header.
+            # was not. If a split contradicts the header, the writer of the frame has compressed more or fewer bytes
+            # than `PackedSection` does. So join the two parts of each section again, and split it where its noise
+            # begins according to the header.
             ends = [self._end] if self.is_single else self._end.tolist()
             wholes = [b"".join(section) for section in self.sections]
             self.plains = [whole[:end] for whole, end in zip(wholes, ends, strict=True)]
@@ -216,7 +218,7 @@ class SectionReader:
         self.noise = Pieces(noises, 0 * fronts)
 
     def _is_each(self, sizes: Any, wanted: Iterator[int]) -> bool:
-        """Return whether the size of each section equals its size in `wanted`."""
+        """Return whether `sizes` and `wanted` give the same size for each section."""
         return bool(sizes == next(wanted)) if self.is_single else sizes.tolist() == list(wanted)
 
     def count_written(self, flat: Flat) -> tuple[Any, Any]:

@@ -1,4 +1,4 @@
-"""Decode and check any number of sections (encoded states) of one schema in one pass.
+"""Decode and check, in one pass, any number of sections (encoded states) that share a schema.
 
 Only bytes that `pack_state` could have written are accepted. So equal contents have equal digests, and every state that
 untrusted bytes produce could also result from counting rows. The memory that decoding takes is computed from the
@@ -125,7 +125,7 @@ class Sections(Sequence[State]):
 
 
 def unpack_sections(schema: Schema, sections: Sequence[Section], max_bytes: int = MAX_BYTES) -> Sections:
-    """Decode sections of one schema.
+    """Decode sections that share a schema.
 
     Parameters
     ----------

@@ -4,8 +4,8 @@ A number below 255 is one byte in the first tier. For a larger number, this byte
 in the second tier. If the difference is 65,535 or more, the u16 is 65,535, and the third tier contains the number itself
 as a u64.
 
-A section has one set of tiers for all its small numbers, so reading them takes few numpy calls. The numbers of many
-sections are read as one array, section after section, without a Python loop over sections.
+A section has one set of tiers for all its small numbers, so reading them takes only a few numpy calls. The numbers of
+many sections are read as one array, section after section, without a Python loop over sections.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def sum_up(numbers: Array) -> int:
 
 
 class Pieces:
-    """Reads the bytes of many sections together, one piece of every section at a time.
+    """A reader that takes the bytes of many sections together, one piece of every section at a time.
 
     Parameters
     ----------
@@ -170,7 +170,7 @@ class Pieces:
 
 
 class VarintStreams:
-    """Reads the variable-length numbers of many sections together.
+    """A reader that decodes the variable-length numbers of many sections together.
 
     Parameters
     ----------
@@ -197,8 +197,8 @@ class VarintStreams:
     def read(self, lengths: Any) -> Array:
         """Read the next `lengths` numbers of every section as one array, whose dtype is wide enough for all of them.
 
-        The dtype is uint8, or uint32 or uint64 if there are numbers in the second or third tier. The array may be a view
-        that shares its memory with other arrays.
+        The dtype is uint8, uint32 or uint64: at least uint32 if any of the numbers is in the second tier, and uint64 if
+        any is in the third. The array may be a view that shares its memory with other arrays.
         """
         if self.decoded is not None:
             begin, self.used = self.used, self.used + lengths

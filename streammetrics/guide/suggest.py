@@ -135,7 +135,7 @@ def _find_similar_name(normalized: str, own_names: dict[str, str]) -> NameSugges
 
 
 class MissingNameError(AttributeError):
-    """Raised for a name that the package does not define. The suggestion is looked up only when the message is shown.
+    """The error for a name that the package does not define; a suggestion is looked up only when its message is shown.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Metrics for CatBoost: `eval_metric` returns an object for the `eval_metric` parameter of its models."""
+"""Metrics for CatBoost: `eval_metric` returns an object for the `eval_metric` parameter of CatBoost models."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ EXIT_PATIENCE = 3.0
 
 
 class Deadline:
-    """A point in time by which an operation must finish, for example a `sync` of several steps.
+    """A point in time by which an operation, such as a `sync` of several steps, must finish.
 
     Parameters
     ----------

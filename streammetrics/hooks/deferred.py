@@ -113,7 +113,7 @@ class StepBatch:
         return all(f.is_ready() for f in self._transfers.values())
 
     def store_arrived(self) -> None:
-        """In each step, replace the columns on the device with the copied rows of this step in host memory."""
+        """Replace the device columns of each step with the rows of that step that were copied to host memory."""
         for name, flight in self._transfers.items():
             rows, ends = flight.to_array(), self._ends[name]
             for step, start, stop in zip(self.steps, [0, *ends], ends, strict=False):
@@ -124,10 +124,10 @@ class StepBatch:
 class Deferred(Generic[H]):
     """Metrics that a training loop updates without waiting for the device.
 
-    `update` only keeps references to the columns of a step (one call to `update`). After every `every` steps, the kept
-    columns are copied to host memory together. Columns on a GPU are copied asynchronously, into pinned memory. When the
-    columns of a step have arrived, its rows are counted. Steps are counted in order, so the state is the same as if the
-    metrics were updated at every step. `compute` and `flush` wait for the remaining steps.
+    `update` only keeps references to the columns of a step (one call to `update`). The columns of `every` steps are
+    copied to host memory together. Columns on a GPU are copied asynchronously, into pinned memory. When the columns of
+    a step have arrived, its rows are counted. Steps are counted in order, so the state is the same as if the metrics
+    were updated at every step. `compute` and `flush` wait for the remaining steps.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ class Deferred(Generic[H]):
     def _clear(self) -> None:
         self._steps = 0
         self._waiting: list[DeferredStep] = []
-        # The batches that are being copied, oldest first.
+        # The batches that are being copied, oldest first. Each item lists the batches of up to `every` steps.
         self._transferring: deque[list[StepBatch]] = deque()
         self._bad_steps: list[tuple[int, Exception]] = []
         self._unlisted = 0
@@ -487,7 +487,7 @@ def _find_step_key(step: DeferredStep) -> Hashable:
 
 
 def _find_carrier(kind: type) -> Carrier | None:
-    """Return the `Carrier` that copies columns of this type; None if they are in host memory, where none is needed.
+    """Return the `Carrier` for columns of this type, or None if such columns are in host memory and need no carrier.
 
     Raises
     ------

@@ -43,8 +43,8 @@ RECORD = struct.Struct("<32sBBq")
 FACTS = struct.Struct("<qqqdd")
 LENGTH = struct.Struct("<q")
 MAX_TEXT = 2000
-# The maximum size of a frame (encoded states). Such a limit protects against untrusted data. Ranks of the same job
-# trust each other, so this limit is larger than any frame.
+# The maximum size of a frame (encoded states). Only untrusted data needs a strict limit. Ranks of the same job trust
+# each other, so this limit is larger than any frame.
 MAX_FRAME_BYTES = 1 << 62
 
 

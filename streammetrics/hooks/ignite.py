@@ -1,4 +1,4 @@
-"""Metrics for PyTorch Ignite: attach an `IgniteMetric` to an engine to update it in each iteration."""
+"""Metrics for PyTorch Ignite: an engine updates its attached `IgniteMetric` objects in each iteration."""
 
 from __future__ import annotations
 

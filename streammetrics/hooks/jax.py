@@ -26,7 +26,7 @@ class ArrayTransfer:
             array.copy_to_host_async()
 
     def is_ready(self) -> bool:
-        """Return whether each array has arrived in host memory. A deleted array never arrives, so it counts as ready."""
+        """Return whether each array has arrived in host memory or was deleted (a deleted array will never arrive)."""
         return all(a.is_deleted() or a.is_ready() for a in self._arrays)
 
     def to_array(self) -> Any:

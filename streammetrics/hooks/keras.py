@@ -205,6 +205,7 @@ class KerasMetric(keras.metrics.Metric):
 
         Keras puts the values of all metrics into one dict, so if two values had the same name, one of them would be
         lost. This function therefore raises ValueError if a value of a collection has the same name as another value.
+        It also raises ValueError if this object is used more than once in `compile`.
         """
         if compiled is None:
             return [self._name_prefix + name for name in self._scorer.names]
@@ -272,8 +273,8 @@ class Evaluate(keras.callbacks.Callback):
     link : {"identity", "probability", "logit", "log"}
         The scale of the model's output.
     columns : callable, optional
-        Takes the `x` of a batch, and returns the other columns that the metrics read: ``lambda x: {"group":
-        x["user"]}``.
+        Takes the `x` of a batch, and returns the other columns that the metrics read. An example is
+        ``lambda x: {"group": x["user"]}``.
     output : int or str, optional
         For a model with several outputs, the index or name of the output to evaluate; it also selects the labels.
     batch_size : int
@@ -399,7 +400,7 @@ def _find_earlier_callbacks(callback: Any) -> list[Any]:
 
 
 def _find_caller(kind: type) -> Any:
-    """Return the object of class `kind` whose method called this function, directly or indirectly, or None.
+    """Return the object of class `kind` whose method called this function, directly or not; None if there is none.
 
     Keras does not tell a callback which other callbacks exist, or a metric which model output it reads. The Keras
     object that knows this is among the callers, so this function searches the stack frames for it.

@@ -25,7 +25,7 @@ from ..state.state import State
 
 __all__ = ["Lifetime", "LifetimeDefinition"]
 
-# A state that stores a count: the number of updates in the newest pane (part of the window).
+# An empty state for the number of updates in the newest pane. (A pane is a part of the window.)
 UPDATES = Count().make_state()
 
 
@@ -104,7 +104,7 @@ class LifetimeAccumulator(Accumulator):
         self.window_state = content._replace(updates=content.updates + 1)
 
     def end_window(self) -> None:
-        """Begin the next window, unless the window has a maximum number of updates (`update` moves such a window)."""
+        """Begin the next window; do nothing if a window has a maximum number of updates, because `update` moves it."""
         if self.definition.pane_updates is None:  # type: ignore[attr-defined]
             self.window_state = self.window_state.add_pane()
 
@@ -204,7 +204,7 @@ class LifetimeDefinition(Definition):
 
 
 class Lifetime(MetricLike):
-    """Computes each metric twice: over the whole run (its lifetime), and over the most recent updates (its window).
+    """Metrics computed twice: over the whole run (the lifetime), and over the most recent updates (the window).
 
     Parameters
     ----------

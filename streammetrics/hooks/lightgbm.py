@@ -23,7 +23,7 @@ BUILTIN_NAMES = frozenset([
 
 
 class RoundMetrics:
-    """Computes metrics after each round and returns them in the form that LightGBM expects of custom metrics."""
+    """Metrics that are computed after each round, in the form that LightGBM expects of custom metrics."""
 
     def __init__(
         self, metrics: MetricLike, *, link: str, maximize: bool | None = None, name: str | None = None
@@ -64,8 +64,8 @@ class feval(RoundMetrics):  # noqa: N801 - named after the argument that it is p
         `multiclassova`, and "identity" for regression and ranking. With a custom objective, LightGBM passes the raw
         score; use "logit" for a logistic loss.
     maximize : bool, optional
-        Whether higher is better, for metrics that do not define this themselves (`About.best`). Early stopping uses all
-        metrics.
+        Whether higher is better, for metrics that do not define this themselves (in `About.best`). Early stopping uses
+        all metrics.
     name : str, optional
         The name to report for a single metric. By default, the name of the metric, with "_sm" added if LightGBM has a
         built-in metric with the same name ("auc_sm").

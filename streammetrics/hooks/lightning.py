@@ -22,7 +22,7 @@ class MetricCheckpoint(lightning.Callback):
     continues from them, and the other ranks start empty, so that each row is counted once. The number of processes may
     have changed. At the end of an epoch, metrics are not saved, because the next epoch starts empty. Validation metrics
     are not saved either, because Lightning repeats the validation. The callback calls ``persistent(False)`` on each
-    metric.
+    metric, so that the module's own state dict leaves it out.
 
     Examples
     --------

@@ -34,7 +34,7 @@ def read_scores(metrics: MetricLike) -> dict[str, float]:
 
 
 class Scorer:
-    """Updates metrics with the labels and predictions of a model, converted to the scale that the metrics read.
+    """An adapter that updates metrics with labels, and with predictions converted to the scale that the metrics read.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class Scorer:
             The labels.
         predictions : array-like of shape (n,), (n, 1) or (n, classes)
             The predictions on the scale of `link`. For metrics of one binary label, two columns are interpreted as the
-            scores of negatives and positives.
+            scores of the negative and the positive class.
         sample_weight : array-like of shape (n,), optional
             The weights of the rows.
         **columns : array-like of shape (n,)

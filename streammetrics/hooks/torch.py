@@ -180,7 +180,7 @@ def _name_metrics(metrics: Any) -> dict[str, Any]:
 
 
 def _select_shares(saved: list[Any]) -> list[Any]:
-    """Return the saved states that this rank loads: ``saved[rank::world_size]``, or all without torch.distributed."""
+    """Return this rank's share, ``saved[rank::world_size]``, or all of `saved` if torch.distributed is not set up."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return saved[torch.distributed.get_rank() :: torch.distributed.get_world_size()]
     return saved

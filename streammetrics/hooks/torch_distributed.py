@@ -33,8 +33,8 @@ H = TypeVar("H", bound=MetricLike)
 
 # The time limit in seconds for telling other ranks, through the key-value store, that a private group is closed.
 CLOSE_SECONDS = 1.0
-# Waiting for other ranks ends this many seconds before the time limit, to leave time to find out which ranks are
-# missing.
+# Waiting for other ranks ends this many seconds before the time limit (or a tenth of the limit, if that is less), to
+# leave time to find out which ranks are missing.
 REPORT_SECONDS = 0.2
 # The longest pause in seconds between two polls of the key-value store.
 MAX_PAUSE = 0.05

@@ -1,4 +1,4 @@
-"""Use metrics of this library as a torchmetrics metric, for example in Lightning or a torchmetrics MetricCollection."""
+"""Metrics of this library as torchmetrics metrics, for example in Lightning or in a torchmetrics MetricCollection."""
 
 from __future__ import annotations
 

@@ -33,9 +33,9 @@ class compute_metrics:  # noqa: N801 - named after the argument that it is passe
     ignore_index : int
         The label of padding; rows or tokens with this label are not counted.
     columns : callable, optional
-        Takes an `EvalPrediction`, and returns the other columns that the metrics read, such as `sample_weight`:
-        ``lambda p: {"group": p.inputs["user"]}`` with ``TrainingArguments(include_for_metrics=["inputs"])``. The
-        Trainer does not gather inputs: each process gets only its own. Use inputs only with a single process.
+        Takes an `EvalPrediction`, and returns the other columns that the metrics read, such as `sample_weight` or
+        `group`: ``lambda p: {"group": p.inputs["user"]}`` with ``TrainingArguments(include_for_metrics=["inputs"])``.
+        The Trainer does not gather inputs: each process gets only its own. Use inputs only with a single process.
 
     Raises
     ------

@@ -50,7 +50,7 @@ class custom_metric:  # noqa: N801 - named after the argument that it is passed 
         `multi:softprob`, "logit" for `binary:logitraw`, and "identity" for regression and ranking. With a custom
         objective (`obj=`), XGBoost passes the margin; use "logit" for a logistic loss.
     maximize : bool, optional
-        Whether higher is better, for metrics that do not define this themselves (`About.best`).
+        Whether higher is better, for metrics that do not define this themselves (in `About.best`).
     name : str, optional
         The name to report for a single metric. It must fit the naming rule in the notes.
 
@@ -131,8 +131,8 @@ class eval_metric:  # noqa: N801 - named after the argument that it is passed to
     Raises
     ------
     ValueError
-        The same as for `custom_metric`; the metric has several values; or it is a ranking metric. (`XGBRanker` calls
-        custom metrics for each query separately.)
+        Raised in the same cases as for `custom_metric`; also if the metric has several values, or is a ranking metric.
+        (`XGBRanker` calls custom metrics for each query separately.)
 
     Examples
     --------

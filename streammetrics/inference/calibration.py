@@ -17,7 +17,7 @@ __all__ = ["CalibrationContrasts", "calibration_contrasts"]
 
 
 class CalibrationContrasts(NamedTuple):
-    """The log difference and log sum of two calibration ratios c_a and c_b, which together show which is closer to 1.
+    """The difference and the sum of ln c_a and ln c_b, which show which calibration ratio (c_a or c_b) is closer to 1.
 
     Parameters
     ----------

@@ -45,7 +45,7 @@ def describe_caveats(
     names: tuple[str, str],
     settings: ComparisonSettings,
 ) -> list[Note]:
-    """Return notes about a comparison of two sides: the effect of covariates, and metrics with Simpson's paradox.
+    """Return notes about a comparison of two sides: the effect of covariates, and metrics that show Simpson's paradox.
 
     Parameters
     ----------

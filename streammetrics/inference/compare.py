@@ -67,8 +67,8 @@ def compare(
         Whether intervals and p-values are always-valid: they hold over all looks (interim analyses) together. Needs
         `users`.
     planned, users : float, optional
-        The planned number of users, fixed before the first look, and the number of users so far, in both arms together.
-        Without `planned`, always-valid intervals are narrowest at 10,000 users.
+        The planned number of users, fixed before the first look, and the number of users so far. Each number is the
+        total of both arms. Without `planned`, always-valid intervals are narrowest at 10,000 users.
     covariates : pair, or list of pairs, optional
         Metrics of the same two arms from before the treatment, for variance reduction (CUPED): a pair (a, b) for each
         covariate. A metric of a collection is adjusted by the covariates with the same name or, if there are none, by
@@ -95,8 +95,8 @@ def compare(
     The standard error comes from the delete-one-shard jackknife of d_k = (a without shard k) - (b without shard k), see
     `Sharded`. Degrees of freedom follow Welch and Satterthwaite: (vA + vB)^2 / (vA^2 / dfA + vB^2 / dfB). For each
     side, v is the variance and df = K_eff - 1, where K_eff is the effective number of shards. Relative differences are
-    computed on logarithms. For a metric that may be 0 or negative in one of the slices, such as profit, they are
-    computed by the delta method instead. This method needs a control value (`b`) clearly above 0.
+    computed on logarithms. If a metric, such as profit, may be 0 or negative in one of the slices, they are computed by
+    the delta method instead. This method needs a control value (`b`) clearly above 0.
 
     An interval needs at least 50 positives and 50 negatives, or 50 rows for a metric without positives. At least half
     of the shards must contain them. A difference of 0 is certain only if both sides have the same state.

@@ -50,7 +50,7 @@ class Comparison(Plottable):
         The p-value after the multiplicity correction `adjust=` over all rows of the table; without a correction, it
         equals `p_value`.
     better : "a", "b" or None
-        The better side if the difference exceeds both the sampling error and the certified bounds; otherwise None.
+        The better side if sampling error and certified bounds together cannot explain the difference; otherwise None.
     limited_by : "sampling", "certified bound" or None
         Whether the sampling error or the certified bound is larger; None without an interval.
     cure : str or None

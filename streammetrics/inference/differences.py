@@ -80,7 +80,10 @@ class MetricDifferences:
 
     @property
     def relative_reasons(self) -> Reasons:
-        """For each cell (slice), why its relative difference has no interval; a control of 0 is stated first."""
+        """For each cell (slice), why its relative difference has no interval; None if it has one.
+
+        If the control is 0, the reason says so first.
+        """
         reasons = build_reasons(self.reasons, self.reasons.shape)
         for i in np.flatnonzero(self.pair.b.values == 0.0).tolist():
             reasons[i] = f"{ZERO_CONTROL}; {reasons[i] or CURE}"
@@ -296,7 +299,7 @@ def _compare_independent(pair: Pair) -> MetricDifferences:
 
 
 def _invert(estimate: ScaledEstimate) -> ScaledEstimate:
-    """Return the estimate of 1 / value on the log scale, which differs only in the sign of `point`."""
+    """Return an estimate of 1 / value on the log scale, by negating `point`; all other fields stay the same."""
     return estimate._replace(point=-estimate.point)
 
 

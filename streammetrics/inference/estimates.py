@@ -1,7 +1,7 @@
 """Estimates with standard errors, and the confidence intervals and p-values that follow from them.
 
-An estimate is one number, or an array with a number for each cell (slice). Each element of an array result equals the
-scalar result bit for bit.
+An estimate is one number, or an array with a number for each cell (slice). Each element of an array result is the same,
+bit for bit, as the result for that cell alone.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Floats = NDArray[np.float64]
 class ScaledEstimate(NamedTuple):
     """A number with its standard error, on a scale where (estimate - truth) / error is approximately t-distributed.
 
-    A proportion, for example, is closer to this distribution on the logit scale than on its natural scale.
+    For a proportion, for example, this holds more closely on the logit scale than on the natural scale.
 
     Parameters
     ----------
@@ -150,7 +150,7 @@ def estimate_from_error(
     assumption: str = INDEPENDENT,
     reason: Any = None,
 ) -> ScaledEstimate:
-    """Return the `ScaledEstimate` of a number whose standard error is in the units of the number, such as DeLong's error.
+    """Return the `ScaledEstimate` of a number, from a standard error in its own units, such as DeLong's error.
 
     Parameters
     ----------
@@ -322,10 +322,11 @@ def welch(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
 
 
 def divide(a: ScaledEstimate, b: ScaledEstimate) -> ScaledEstimate:
-    """Return a / b - 1 for two independent estimates on the scale "natural", whose values need not be positive.
+    """Return a / b - 1 for two independent estimates on the scale "natural", where `a` may be 0 or negative.
 
     The standard error comes from the delta method: it is the standard error of a - r * b, divided by b. Here r is the
-    observed ratio a / b, which is treated as a constant.
+    observed ratio a / b, which is treated as a constant. Where `b` is not clearly above 0, the result is NaN, with a
+    reason.
 
     Examples
     --------

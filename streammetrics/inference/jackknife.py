@@ -6,7 +6,7 @@ weights uneven. The standard error is then only as precise as a standard error f
 of equal weight.
 
 Arrays have shape (K,) for K shards, or (K, n) for K shards and n cells (such as slices). Each element of an array
-result equals the scalar result bit for bit.
+result is the same, bit for bit, as the result for that cell alone.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def sum_shards(values: Any) -> Any:
 
 
 def effective_shards(weights: ArrayLike) -> Any:
-    """Return (sum W)^2 / sum W^2, the number of shards of equal weight with the same precision; 0 if all weights are 0.
+    """Return (sum W)^2 / sum W^2, the number of equally heavy shards that would be as precise; 0 if all weights are 0.
 
     Examples
     --------
@@ -333,7 +333,7 @@ def subtract_replicates(a: Replicates, b: Replicates, *, relative: bool = False)
 
 
 def divide_replicates(a: Replicates, b: Replicates) -> Contrast:
-    """Return a / b - 1 on the scale "ratio", with its leave-one-out values; unlike on the log scale, `a` may be <= 0.
+    """Return a / b - 1 on the scale "ratio", where `a` may be 0 or negative, with its leave-one-out values.
 
     Let a_k and b_k be the values without shard k, and r = a / b. The delta method replaces a_k / b_k - 1 by r - 1 +
     (a_k - r * b_k) / b. A relative difference from a control b that is not clearly above 0 has no meaning, so cells
@@ -399,7 +399,7 @@ def jackknife(
         The result of `subtract_replicates` or `build_contrast`; or the replicates of one side.
     covariates : sequence of Contrast
         At most three differences between the same arms from before the treatment (CUPED). Use them only for randomized
-        arms, because between two models on the same rows, such a difference is not 0 on average.
+        arms, where these differences are 0 on average. For two models on the same rows, they are not.
     scale : str
         Scale for the replicates of one side: "logit" for areas and proportions, "log" for ratios.
     same : bool or array of shape (n,)

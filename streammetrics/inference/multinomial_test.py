@@ -1,4 +1,4 @@
-"""Test at a single look whether counts by arm fit the planned shares, by an exact multinomial or chi-square test."""
+"""Exact multinomial or chi-square test, at a single look, of whether the counts of the arms fit the planned shares."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Multiplicity corrections: of p-values by Holm or Benjamini and Hochberg, and of e-values by Wang and Ramdas (e-BH).
 
-A comparison without a p-value or e-value has NaN in its place. The NaN is kept and does not count as a test.
+NaN stands for a missing p-value or e-value. It stays NaN and does not count as a test.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def e_benjamini_hochberg(e: ArrayLike) -> Floats:
     e-BH rejects the k largest of m e-values, for the largest k with e_(k) >= m / (alpha * k), where e_(k) is the k-th
     largest e-value. This is the rule of Benjamini and Hochberg for the p-values 1 / e, and it is valid under arbitrary
     dependence between the e-values. All e-values must be from the same look at the data. The maximum of an e-value over
-    several looks is not valid.
+    several looks is not a valid e-value.
 
     Parameters
     ----------

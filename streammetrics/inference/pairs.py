@@ -121,7 +121,7 @@ def select_keys(sample: Sample, keys: Sequence[Key]) -> tuple[Sample, Ints]:
 
 
 def pair_samples(a: Sequence[Sample], b: Sequence[Sample]) -> tuple[list[Pair], list[UnmatchedCell]]:
-    """Return a `Pair` for each metric on both sides, and the cells (slices) that cannot be compared, with reasons."""
+    """Return a `Pair` for each metric that both sides have, and the cells (slices) that cannot be compared, and why."""
     ours, theirs = {s.name: s for s in a}, {s.name: s for s in b}
     pairs, unmatched = [], []
     for name in dict.fromkeys([*ours, *theirs]):

@@ -143,8 +143,8 @@ def power(
     -----
     users = (t_(1 - alpha / 2) + t_power)^2 * V * (1 / s + 1 / (1 - s)) / ln(1 + relative)^2. Here V is the number of
     units times the squared standard error of the logarithm of the value, and s is the share of one arm among the users
-    in both arms. A sequential experiment needs 1.6 to 1.8 times as many users at the end, and stops after 1.0 to 1.2
-    times as many on average. A call takes 30 ms, and the first sequential call 0.2 s.
+    in both arms. A sequential experiment needs 1.6 to 1.8 times as many users at the end as a single look, and stops
+    after 1.0 to 1.2 times as many on average. A call takes 30 ms, and the first sequential call 0.2 s.
 
     Examples
     --------
@@ -299,9 +299,9 @@ def users_to_hold(
         raise InvalidInputError(
             "a guardrail with a margin of 0 is held only if it becomes better; pass a larger margin"
         )
-    # For a calibration ratio, either of two contrasts can show that the guardrail is met: the log difference or the log
-    # sum of the ratios. Each is therefore tested at alpha / 2 (see `is_not_worse`). Plan for ratios far from 1, where
-    # the power is lowest: there, only the log difference can show it.
+    # For a calibration ratio, either of two contrasts can show that the guardrail is met: the difference or the sum of
+    # the logarithms of the two ratios. Each contrast is therefore tested at alpha / 2 (see `is_not_worse`). Plan for
+    # ratios far from 1, where the power is lowest because only the difference can show it.
     own = 0.5 * (1.0 + confidence) if is_ratio else confidence
     return users_needed(estimate, users, margin, power=power, confidence=own, shares=shares, looks=looks)
 
@@ -361,7 +361,7 @@ def users_to_decide(
     estimate : ScaledEstimate
         The current estimate of the difference.
     users : float
-        Number of users so far, which the estimate was computed from.
+        Number of users so far, from which the estimate was computed.
     null : float
         The value that the interval must exclude: 0, or the change at which a guardrail is breached.
     planned : float, optional

@@ -76,11 +76,11 @@ def power_table(
 
     Notes
     -----
-    A guardrail is met if the interval of the difference excludes a value that is worse by the margin. If the metric
-    does not change, the interval lies around 0, at a distance of one margin from this value. An effect as large as the
-    margin is equally far from 0, so detecting it takes the same number of users. A guardrail on a calibration ratio
-    needs more users, because its interval has the confidence level (1 + `confidence`) / 2. Every guardrail must be met,
-    so plan for the largest number of users in the table.
+    A guardrail is met if the whole interval of the difference is better than the margin, taken as a change for the
+    worse. If the metric does not change, the interval lies around 0 and must exclude the margin. To detect an effect
+    that equals the margin, an interval around the margin must exclude 0. Both take the same number of users. A
+    guardrail on a calibration ratio needs more users, because its interval has the confidence level
+    (1 + `confidence`) / 2. Every guardrail must be met, so plan for the largest number of users in the table.
 
     Examples
     --------

@@ -75,7 +75,7 @@ class QuantileSteps:
 
 @dataclass(frozen=True, eq=False)
 class QuantileSet:
-    """The set of all (relative) differences between a value in the interval of side `a` and one in that of side `b`."""
+    """The set of all differences (or all relative differences) between values in the intervals of sides `a` and `b`."""
 
     a: QuantileSteps
     b: QuantileSteps

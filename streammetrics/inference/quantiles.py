@@ -1,8 +1,8 @@
 """Confidence intervals for quantiles by the method of Woodruff (1952).
 
-The jackknife is not valid for a quantile itself, because a quantile jumps when a shard is left out. The share of weight
-below a fixed value changes smoothly. The interval for this share is therefore computed, and its limits are mapped to
-values by the quantile function of the full histogram.
+The jackknife is not valid for a quantile itself, because a quantile jumps when a shard is left out, whereas the share
+of weight below a fixed value changes smoothly. The interval is therefore computed for this share, and its limits are
+mapped to values by the quantile function of the full histogram.
 """
 
 from __future__ import annotations

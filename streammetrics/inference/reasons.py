@@ -1,4 +1,4 @@
-"""Arrays that contain the reason why each cell (slice) has no result: a string, or None if it has a result.
+"""Arrays with one element per cell (slice): a string that says why the cell has no result, or None if it has one.
 
 If several reasons are added for a cell, the first one is kept.
 """
@@ -43,5 +43,5 @@ def add_reasons(reasons: Reasons, where: Any, describe: Callable[[int], str]) ->
 
 
 def unwrap_reasons(reasons: Reasons) -> Any:
-    """Return the reasons as a field of a result: a string or None for a single number, otherwise the array."""
+    """Return the reasons in the form that results store: a string or None for a single number, otherwise the array."""
     return reasons if reasons.ndim else reasons.item()

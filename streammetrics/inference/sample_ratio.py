@@ -171,7 +171,7 @@ def sample_ratio_mismatch(
     sequential : bool
         Whether the test is valid at repeated looks, for example every day. If False, the test is for a single look,
         with an alarm at p < 0.001. It is the exact multinomial test if there are at most 1,048,576 possible outcomes
-        (with two arms, one more than there are users), otherwise the chi-square test.
+        (with two arms, n users have n + 1 outcomes), otherwise the chi-square test.
 
     Returns
     -------
@@ -259,7 +259,7 @@ def _compute_e_value(counts: list[float], shares: list[float]) -> float:
 
 
 def _wilson_interval(share: float, users: float, z: float) -> tuple[float, float]:
-    """Return the Wilson interval for a share of `users` users; `z` is the normal quantile of its confidence level."""
+    """Return the Wilson interval for a share observed in `users` users; `z` is the normal quantile (2.58 for 99 %)."""
     if not users:
         return math.nan, math.nan
     scale = 1.0 + z * z / users

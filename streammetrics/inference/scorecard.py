@@ -180,7 +180,7 @@ class Scorecard(Plottable):
         return self.build_notes(by, collect_arms(self.arms)[0] if by else {})
 
     def build_notes(self, by: tuple[str, ...], samples: SamplesByArm) -> dict[Any, list[Note]]:
-        """Return notes on each treatment, by arm, from its comparison with the control over all rows and by slice.
+        """Return notes on the comparison of each treatment with the control, over all rows and by slice, keyed by arm.
 
         Parameters
         ----------
@@ -388,7 +388,7 @@ class Scorecard(Plottable):
         is_good = is_not_worse(compared, progress, alpha, margin) & (guardrail or passes)
         out = np.full(p.shape, neither, object)
         out[is_good], out[is_bad] = good, bad
-        # Before the planned number of users, the interval for a single look is not valid.
+        # Until the planned number of users is reached, the interval for a single look is not valid.
         if progress.is_early:
             out[:] = TOO_EARLY
         unknown = np.isnan(reading.p_values) & ~has_reason(reading.notes)

@@ -1,4 +1,4 @@
-"""Choose the number of shards for a comparison: fewer than the metrics store if there are few units (such as users).
+"""The number of shards in a comparison: with few units (such as users), fewer shards than are stored in the metrics.
 
 With few units, most shards of an arm are empty, so a comparison over 64 shards would have no interval. Pairs of shards
 are therefore merged (folded) until 32 or 16 shards are left. The result is the same as if the units had been counted
@@ -49,7 +49,7 @@ def fold_shards(sides: Sequence[Sequence[Sample]]) -> list[list[Sample]]:
             known |= (shards.weights > 0.0).any(axis=1)
     units = [unit for unit, _ in occupied]
     # Sides with different numbers of shards cannot be compared, and folding must not hide this by making the numbers
-    # equal. Therefore, fold only if all samples of a unit have the same number of shards.
+    # equal. Therefore, fold the samples with a given unit (such as user) only if all have the same number of shards.
     counts = {plan: choose_count(known) for plan, known in occupied.items() if units.count(plan[0]) == 1}
     return [[_fold_sample(s, counts) for s in side] for side in sides]
 

@@ -1,4 +1,4 @@
-"""Jackknife intervals for a metric over shards of units, for all its cells (slices) at once."""
+"""Jackknife intervals for a metric, computed from shards of units for all cells (slices) at once."""
 
 from __future__ import annotations
 

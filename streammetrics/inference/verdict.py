@@ -55,7 +55,7 @@ class MetricEffect(NamedTuple):
     name : str
         Name of the metric.
     change : ScaledEstimate or CalibrationContrasts
-        Treatment minus control; for a calibration ratio, the two contrasts (log difference and log sum of the ratios).
+        Treatment minus control; for a calibration ratio, the difference and the sum of the two logarithms.
     better : {"high", "low", "one"}
         Which values are better; "one" requires the contrasts of a calibration ratio.
     margin : float or None
@@ -81,7 +81,7 @@ class MetricEffect(NamedTuple):
 
     @property
     def estimate(self) -> ScaledEstimate:
-        """The estimate of the difference; for a calibration ratio, the difference between the logarithms."""
+        """The estimate of the difference; for a calibration ratio, between the logarithms of the two ratios."""
         return self.change.log_difference if isinstance(self.change, CalibrationContrasts) else self.change
 
 
@@ -260,8 +260,8 @@ def is_not_worse(effect: MetricEffect, progress: Progress, alpha: float, margin:
         if not margin:
             (low, high), (low2, high2) = (_compute_limits(e, progress, alpha, effect.slack) for e in change)
             return ((low > 0.0) & (high2 < 0.0)) | ((high < 0.0) & (low2 > 0.0))
-        # The metric is not worse if either of the two contrasts is within the limit. As there are two chances to show
-        # this, each contrast is tested at alpha / 2.
+        # The metric is not worse by more than the margin if at least one of the two contrasts is below the limit and at
+        # least one is above minus the limit. As there are two chances to show this, test each contrast at alpha / 2.
         halves = (_compute_limits(e, progress, alpha / 2.0, effect.slack) for e in change)
         (low, high), (low2, high2) = halves
         return ((high < limit) | (high2 < limit)) & ((low > -limit) | (low2 > -limit))
@@ -287,9 +287,9 @@ def compute_evidence(effect: MetricEffect, progress: Progress, margin: float | N
     Returns
     -------
     array
-        The p-values or e-values. A claim about a calibration ratio needs evidence about both the log difference and the
-        log sum of the two ratios, so the weaker evidence decides. If the estimate itself does not support the claim,
-        the p-value is 1 or the e-value is 0.
+        The p-values or e-values. A claim about a calibration ratio needs evidence about both the difference and the sum
+        of the logarithms of the two ratios, so the weaker evidence decides. If the estimate itself does not support the
+        claim, the p-value is 1 or the e-value is 0.
     """
     # Because of the certified bounds, the null hypothesis is an interval rather than a point. The evidence is computed
     # against the end of this interval that is nearer to the estimate.
@@ -414,8 +414,8 @@ def build_verdict(
     Raises
     ------
     InvalidInputError
-        The same as for `interpret_effect`; or if the number of users so far is missing, or `planned` and `final`
-        contradict each other.
+        In the same cases as for `interpret_effect`, if the number of users so far is missing, or if `planned` and
+        `final` contradict each other.
 
     Examples
     --------

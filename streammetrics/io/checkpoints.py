@@ -61,7 +61,7 @@ class CountingThread(Protocol):
 
 
 class CheckpointFile:
-    """Loads and writes the checkpoint file of one pass over a log.
+    """The checkpoint file of one pass over a log.
 
     A pass loads the file at the start, updates it at intervals, and writes it once more at the end.
 

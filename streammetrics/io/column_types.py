@@ -112,8 +112,8 @@ def resolve_type(name: str, guesses: Sequence[TypeGuess], typed: bool, uses: Col
 
     Inferring the type of each file separately would make the result depend on how rows are split into files. A column
     that is only a key is read as text: this keeps its spelling, and any value in a later row can be read as text.
-    Numbers in other columns are read as float64, because a column of scores may start with a thousand integers such as
-    0.
+    Numbers in other columns are read as float64 (see `ColumnUses` for exceptions), because a column of scores may start
+    with a thousand integers such as 0.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Write a simulated log: a week of impressions with two models and two variants, and the true metric values."""
+"""Write a simulated log (a week of impressions, two models and two variants), and compute the true metric values."""
 
 from __future__ import annotations
 
@@ -92,9 +92,9 @@ def write_demo_log(
         The probability that an impression without a click is kept. All clicks are kept. The rows are a subset of those
         in the log with the same seed and a rate of 1.
     sampled_scale : bool
-        Whether the models were also trained on negatives sampled at `negative_rate`. If so, the odds of `pctr_a` and
-        `pctr_b` are multiplied by 1 / negative_rate; correct this with `corrects="both"` (see `Task`). Otherwise,
-        scores are unchanged; use `corrects="rows"`.
+        Whether to scale scores as if the models had been trained on negatives sampled at `negative_rate`. If so, the
+        odds of `pctr_a` and `pctr_b` are multiplied by 1 / negative_rate; correct this with `corrects="both"` (see
+        `Task`). Otherwise, scores are unchanged; use `corrects="rows"`.
     days : int
         Number of files.
     progress : callable, optional

@@ -1,7 +1,7 @@
 """Score a log with several threads.
 
 Each thread counts parts of the log into its own copy of the metrics, and the copies are merged at the end. States
-consist of integers, which merging adds exactly, so the result is the same, bit for bit, for any number of threads.
+consist of integers, and merging adds these exactly, so the result is bit for bit the same for any number of threads.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ Watch = Callable[[PassProgress], object] | None
 def _count_parts(
     parts: Sequence[LogPart], query: Any, metrics: MetricCollection, size: int | None, threads: int, watch: Watch
 ) -> tuple[MetricCollection, int]:
-    """Count all parts; return the metrics and the number of rows.
+    """Compute the metrics from all parts; return them and the number of rows.
 
     Ranking metrics need all rows of a query together. If the rows of a query turn out not to be adjacent, a second pass
     sorts them. `query` names the columns that identify a query, or is None if the metrics need no queries. `size` is
@@ -260,7 +260,7 @@ def _count_parts(
 def _count_with_checkpoint(
     checkpoint_file: CheckpointFile, parts: Sequence[LogPart], metrics: MetricCollection, threads: int, watch: Watch
 ) -> tuple[MetricCollection, int]:
-    """Count the parts that the checkpoint does not cover, and update the checkpoint."""
+    """Process the parts that the checkpoint does not cover, and update the checkpoint."""
     resumed = checkpoint_file.open(metrics)
     if resumed.finished:
         return resumed.total, resumed.rows
@@ -291,7 +291,7 @@ def _count_with_checkpoint(
 def _sort_and_count(
     partitions: QueryPartitions, metrics: MetricCollection, threads: int, watch: Watch
 ) -> tuple[MetricCollection, int]:
-    """Count queries whose rows are not adjacent: partition the rows by query on disk, then count each partition."""
+    """Bring the rows of each query together by partitioning them on disk, then count each partition."""
     readers = [_PartitionWorker(partitions) for _ in range(min(threads, len(partitions.parts)))]
     rows = _run_workers(_PartQueue(partitions.parts), readers, watch)
     _raise_first_error(readers)
@@ -441,7 +441,7 @@ class _PartitionWorker(_Worker):
 
 
 class _CountWorker(_Worker):
-    """Thread that counts parts of a log. With `queries` (a `QuerySplitter`), it counts all rows of a query together."""
+    """Thread that counts rows in parts of a log; with `queries` (a `QuerySplitter`), all rows of a query together."""
 
     def __init__(
         self, metrics: MetricCollection, queries: QuerySplitter | None, checkpoint_file: CheckpointFile | None = None

@@ -156,7 +156,7 @@ class QueryPartitions:
 
 
 class QueryPartition:
-    """One partition of the rows of a log. It contains whole queries, and is counted like a part of the log."""
+    """One partition of the rows of a log. It contains whole queries and is processed like a part of the log."""
 
     read_bytes = 0
 

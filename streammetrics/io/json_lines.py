@@ -87,8 +87,8 @@ class JsonReader:
     def _read_blocks(self, *, last: bool = False) -> Iterator[bytes]:
         """Yield blocks of whole lines.
 
-        `last` says whether this is the last read of the file. If so, the bytes of standard input are not kept in
-        memory.
+        `last` says whether this is the last read of the file. If so, and if the file is standard input, its bytes are
+        not kept in memory.
         """
         with TextStream(self.source, open_source(self.source, last=last)) as stream:
             rest = b""
@@ -106,7 +106,7 @@ class JsonReader:
 
     @contextmanager
     def _locate_errors(self, first: int) -> Iterator[None]:
-        """Convert Arrow errors to errors that give the row within the file.
+        """Convert Arrow errors in a block of lines to errors that give the row within the file.
 
         `first` is the row number of the first row of the block.
         """

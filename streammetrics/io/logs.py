@@ -53,8 +53,8 @@ def find_sources(paths: Iterable[PathLike], as_text: bool = False) -> list[LogFi
     sources: list[LogFile] = []
     before: set[str] = set()
     for path in paths:
-        # Within one argument, such as a folder, two links to the same file may be two partitions. An error is therefore
-        # raised only if two arguments name the same file.
+        # Within one argument, such as a folder, two links to the same file may belong to different partitions. An error
+        # is therefore raised only if two arguments name the same file.
         path_sources = list(_list_sources(os.fspath(path), as_text))
         for source in path_sources:
             if _real_path(source) in before:
@@ -79,7 +79,7 @@ def _real_path(source: LogFile) -> str:
 def _list_sources(path: str, as_text: bool) -> Iterator[LogFile]:
     """Yield the files or tables that one argument refers to.
 
-    If a local path such as `delta:table` or `s3://bucket/log` exists, the argument is interpreted as this path.
+    An argument such as `delta:table` or `s3://bucket/log` is a local path if a file or folder with this name exists.
     """
     kind, colon, _ = path.partition(":")
     if colon and kind in TABLES and not os.path.exists(path):
@@ -200,7 +200,7 @@ class Log:
 
     @property
     def is_stream(self) -> bool:
-        """Whether the log can be read only once, such as standard input."""
+        """Whether the log can be read only once, as is the case for standard input."""
         return self._sources[0].pipe is not None
 
     @property
@@ -304,10 +304,10 @@ class Log:
         ]
 
     def find_comparison_types(self, columns: Sequence[str], uses: ColumnUses) -> dict[str, pa.DataType]:
-        """Return the types in which filters compare columns that are read as text just to keep values as written.
+        """Return the types in which filters compare columns that are read as text only to keep the spelling of values.
 
-        For example, a slicing column `hour` is read as text, but `hour>12` compares numbers. The result leaves out all
-        other columns.
+        For example, a slicing column `hour` is read as text, but `hour>12` compares numbers. The result contains
+        only columns of this kind.
         """
         stored = {name for facts in self._facts for name in facts.types}
         folders = [n for n in columns if n in self._key_values and n not in stored and uses.is_only_key(n)]

@@ -139,7 +139,7 @@ class LogPart:
     def _convert_types(self, batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
         """Convert columns to the types that the user specified.
 
-        Without such a type, strings are parsed as times if the column defines windows, and as numbers if metrics need
+        By default, strings are parsed as times if the column defines windows, and as numbers if metrics need
         numbers. `first_row` is the row number of the batch in the file, for error messages.
         """
         for i, field_ in enumerate(batch.schema):
@@ -179,7 +179,7 @@ def _round_decimals(batch: pa.RecordBatch, keys: Collection[str]) -> pa.RecordBa
 
 
 def _repeat_constant(constant: pa.Array, rows: int) -> pa.Array:
-    """Repeat a constant `rows` times without copying it, as a dictionary-encoded array or an array of nulls."""
+    """Repeat a constant `rows` times without copying it; return a dictionary-encoded array or an array of nulls."""
     if not pa.types.is_dictionary(constant.type):
         return pa.nulls(rows, constant.type)
     indices = pa.nulls(rows, pa.int32()) if constant.null_count else pa.array(np.zeros(rows, np.int32))

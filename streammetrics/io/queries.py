@@ -1,6 +1,6 @@
 """Keep queries whole: collect all rows of a query in one batch, even if they are in several files or batches.
 
-This requires that the rows of a query are adjacent in the log. Otherwise, `external_sort` sorts them on disk.
+The rows of a query must be adjacent in the log. If they are not, the log is sorted first (module `external_sort`).
 """
 
 from __future__ import annotations

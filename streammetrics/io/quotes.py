@@ -48,7 +48,7 @@ class _QuotedCells(NamedTuple):
 
 
 class QuoteCheck:
-    """Check a text file while Arrow reads it, and raise an error if a cell seems to be quoted by mistake.
+    """A check that runs while Arrow reads a text file and raises an error if a cell seems to be quoted by mistake.
 
     A quoted cell may contain line breaks. A cell that spans several lines causes an error if text follows its closing
     mark, or if each of its lines is a valid row.

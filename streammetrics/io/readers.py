@@ -271,7 +271,7 @@ class ParquetReader:
             coded = [name for name in keys if name in columns and _has_small_dictionary(metadata, groups, name)]
             with _open_parquet(self.file, metadata=metadata, read_dictionary=coded) as (parquet, _):
                 done = 0
-                # If the consumer is slow, Arrow's threads would read ahead until memory runs out. They are not needed,
+                # Arrow's own threads would read ahead of a slow consumer until memory runs out. They are not needed,
                 # because every thread of this library reads its own range.
                 for batch in parquet.iter_batches(BATCH_ROWS, groups, list(columns), use_threads=False):
                     done += batch.num_rows
@@ -310,7 +310,7 @@ def _read_footer(file: str, _stamp: str) -> pq.FileMetaData:
 
 
 def _has_small_dictionary(metadata: pq.FileMetaData, groups: range, name: str) -> bool:
-    """Return whether a text column is dictionary-encoded in all pages, so that codes are faster to read than strings.
+    """Return whether a text column is dictionary-encoded in all pages; if so, codes are faster to read than strings.
 
     Arrow reads a dictionary-encoded column 14 times faster if it keeps the codes. But if a column has many distinct
     strings, such as user IDs, Parquet writers abandon the dictionary after some pages. Arrow would then build a

@@ -61,7 +61,7 @@ class Condition:
 
     @property
     def is_exact(self) -> bool:
-        """Whether the value is a large integer, so that integers must be compared with it exactly."""
+        """Whether the value is an integer so large that integers must be compared with it exactly."""
         return self.is_large and _INTEGER.fullmatch(self.value) is not None
 
     def holds(self, values: pa.Array) -> pa.Array:
@@ -121,7 +121,7 @@ class Condition:
         return _SIGNS[sign](values, edge).fill_null(False)
 
     def _parse(self, parse: Callable[[pa.DataType], Any], kind: pa.DataType) -> Any:
-        """Return `parse(kind)`, the value to compare with a column of type `kind`; convert its errors to LogError."""
+        """Return `parse(kind)`, the value to compare with a column of type `kind`. Convert parse errors to LogError."""
         try:
             return parse(kind)
         except LogError:

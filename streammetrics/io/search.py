@@ -44,7 +44,7 @@ class SearchTruth:
     Attributes
     ----------
     rows, queries : int
-        The numbers of documents and searches.
+        The numbers of documents and queries.
     ndcg : mapping of str to float
         NDCG@10 of `score_a` and `score_b`, with linear gain. A query without a relevant document counts as 0.
     mrr : mapping of str to float
@@ -66,7 +66,7 @@ def write_search_log(folder: PathLike, queries: int = 10_000, seed: int = 7) -> 
     folder : path
         A folder that is empty or does not exist yet.
     queries : int
-        The number of searches. Each has 5 to 40 documents with grades from 0 to 4.
+        The number of queries. Each query has 5 to 40 documents with grades from 0 to 4.
     seed : int
         The same seed gives the same rows on the same machine with the same version of numpy.
 

@@ -60,7 +60,7 @@ SCHEMA = pa.schema(
 class ImpressionContext:
     """The properties of simulated impressions, before models score them and users click.
 
-    `logit` contains the true log odds of a click, which are not written to the log.
+    `logit` contains the true logit of the click probability, which is not written to the log.
     """
 
     user: Hashes

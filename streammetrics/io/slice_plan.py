@@ -68,7 +68,7 @@ class SlicePlan:
 
         `fixed_keys` contains the slices to keep, for each combination whose slices were chosen before the pass.
         """
-        # The metrics over all rows are the exact sum of the metrics per slice, so they are not counted separately if
+        # The metrics over all rows are the exact sum of the metrics per slice, so they are not updated separately if
         # there are slices. Slicing by all columns at once and merging at the end would not be faster, because there
         # would be more slices and thus more CPU cache misses.
         if not self.column_sets:
@@ -84,7 +84,7 @@ class SlicePlan:
         return MetricCollection(parts, on_invalid=definition_of(metrics).on_invalid)
 
     def read_fixed_keys(self, total: Any) -> dict[Any, Sequence[Any]]:
-        """Return the slices to count when an interrupted pass is resumed, for each combination of slicing columns.
+        """Return the slices to keep when an interrupted pass is resumed, for each combination of slicing columns.
 
         The slices are read from `total`, the metrics in the checkpoint of the pass. A combination is left out if the
         pass did not start with a fixed selection of slices.

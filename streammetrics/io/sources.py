@@ -81,7 +81,7 @@ class LogFile:
 
 
 def collect_key_values(sources: Sequence[LogFile]) -> dict[str, dict[str, str | None]]:
-    """Return the values of each Hive partition key, keyed by file, as spelled in the path of the file."""
+    """Return, for each Hive partition key, its value in each file, as spelled in the path of the file."""
     names = dict.fromkeys(name for source in sources for name in source.keys)
     return {name: {source.file: source.keys[name] for source in sources if name in source.keys} for name in names}
 
@@ -170,7 +170,7 @@ def is_delta_table(path: str) -> bool:
 
 
 def is_hidden(name: str) -> bool:
-    """Return whether Spark and Hive skip a file or folder with this name, such as `.crc`, `_SUCCESS` or `_temporary`.
+    """Return whether a file or folder name is one that Spark and Hive skip, such as `.crc` or `_temporary`.
 
     Partitions such as `_day=3` are not skipped.
     """

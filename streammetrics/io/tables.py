@@ -35,7 +35,7 @@ class _Engine(Protocol):
 
 @dataclass(frozen=True)
 class TableReader:
-    """Reader of a table or a query result. A single thread reads it, so the log has only one part."""
+    """Reader of a table or a query result, which is a single part of the log: one thread reads all of it."""
 
     reads_paths: ClassVar[bool] = False
 

@@ -102,8 +102,8 @@ class TextReader:
     def _recognize_missing(self, schema: pa.Schema) -> pa.Schema:
         """Return the schema with numeric types for columns that contain only numbers and markers of missing values.
 
-        If a column contains a marker such as "N/A", Arrow would read the whole column, including its numbers, as text.
-        With a numeric type, reading the file raises an error that names the first row with such a marker.
+        Arrow itself reads a column that contains a marker such as "N/A" as text, including its numbers. With a numeric
+        type, reading the file instead raises an error that names the first row with such a marker.
         """
         if pa.string() not in schema.types:
             return schema
@@ -246,7 +246,7 @@ def resolve_types(
 def find_comparison_types(
     readers: Sequence[TextReader | JsonReader], facts: Sequence[FileFacts], names: Sequence[str], uses: ColumnUses
 ) -> dict[str, pa.DataType]:
-    """Return the types in which filters compare columns that are read as text just to keep values as written.
+    """Return, for each column read as text only to keep values as written, the type in which filters compare it.
 
     A column is left out if its inferred type is text or differs between files.
     """

@@ -1,4 +1,4 @@
-"""Find the slices with the most rows, in a pass over a log that reads only the columns of slices and filters."""
+"""Search for the slices with the most rows, in a pass over only the slicing and filter columns of a log."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def find_largest_keys(
     Parameters
     ----------
     log : Log
-        The log. It must be readable twice.
+        The log. It must be readable twice: in this pass, and in the main pass, which computes the metrics.
     sets : sequence of tuple of str
         Sets of slicing columns.
     limit : int

@@ -28,7 +28,7 @@ from numba.core.serialize import dumps
 DAY = 24 * 3600.0
 UNUSED_DAYS = 60
 SUFFIX = ".kernel"
-# Each file begins with a SHA-256 checksum of its content.
+# Each file begins with a SHA-256 checksum of the rest of the file.
 CHECKSUM_BYTES = 32
 
 
@@ -160,7 +160,7 @@ class KernelCache:
         content = dumps(result._reduce())
         with suppress(OSError):  # the disk is full, or the folder has become read-only
             _write(folder / self._file(signature), hashlib.sha256(content).digest() + content)
-            # Remove unused files only from the user's own folder. Other users may share the folder of NUMBA_CACHE_DIR.
+            # Remove unused files only from the user's own folder. Other users may share the folder in NUMBA_CACHE_DIR.
             if folder != configured_folder():
                 _remove_unused(folder)
 

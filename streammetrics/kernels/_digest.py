@@ -31,7 +31,7 @@ STEPS: dict[Any, tuple[Callable[..., Any], ...]] = {}
 
 
 class UnfollowedError(TypeError):
-    """Raised if a kernel uses a value that cannot be part of its digest, so changes to the value would be missed."""
+    """Raised if a kernel uses a value that cannot enter its digest, so that changes to the value would be missed."""
 
 
 def kernel_digest(function: FunctionType, options: dict[str, Any], signature: object = None) -> str:
@@ -44,8 +44,8 @@ def kernel_digest(function: FunctionType, options: dict[str, Any], signature: ob
     options : dict
         numba's options for the kernel.
     signature : object, optional
-        The types of the kernel's arguments. If omitted, the function only checks the kernel, and the digest cannot
-        serve as a cache key.
+        The types of the kernel's arguments. If omitted, the call only serves to check the kernel, and the digest
+        cannot be used as a cache key.
 
     Raises
     ------
@@ -99,8 +99,8 @@ class DigestBuilder:
 
     def add_function(self, function: FunctionType) -> None:
         """Add a function to the hash: its code, global variables, closure variables and default arguments."""
-        # Functions may call each other recursively. If a function was added before, add only its number to end the
-        # recursion.
+        # Functions may call each other recursively. To end the recursion, add only the number of a function that was
+        # added before.
         if function in self._numbers:
             self.add("met before", self._numbers[function])
             return
@@ -162,7 +162,7 @@ class DigestBuilder:
             self._add_callable(name, value)
 
     def _add_callable(self, name: str, value: Any) -> None:
-        """Add a function, type or module that a kernel calls."""
+        """Add a function, type or module that a kernel uses."""
         if not isinstance(value, Hashable):
             self._refuse(name, value)
         elif value in STEPS:

@@ -92,7 +92,7 @@ def count_compilations() -> int:
 
 @contextmanager
 def _report_if_slow() -> Iterator[None]:
-    """Within this context, tell the user (see `kernel_registry`) once this process has compiled for SLOW_SECONDS."""
+    """Within this context, tell the user (see `kernel_registry`) once this process has spent SLOW_SECONDS compiling."""
     global _seconds
     if not kernel_registry.has_slow_report():
         yield
@@ -216,7 +216,7 @@ class Kernel:
     def _process_lock(self) -> Iterator[None]:
         """Lock this kernel, so that other processes wait and load it from the cache rather than compile it too.
 
-        The wait is limited, because the process that holds the lock may be suspended by Ctrl-Z or a debugger.
+        The wait for the lock is limited, because the process that holds it may be suspended by Ctrl-Z or a debugger.
         """
         file = self._lock_file()
         if file is None:

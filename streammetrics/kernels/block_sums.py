@@ -144,11 +144,11 @@ def sum_by_class(y: Any, v: Any, positives: Any) -> Any:
 
 @outline
 def sum_with_squares(y: Any, v: Any, magic: Any, magic_bits: Any, positives: Any) -> Any:
-    """Return the sums of the values v over negatives and over positives (by label y), and the sum of all squares.
+    """Return the sums of the values v over negatives and over positives, and the sum of all squares.
 
-    Of the labels, `positives` are positive. Each of the first two sums has two limbs (see `sum_by_class`). Each square
-    is rounded by adding the constant `magic`, whose bits are `magic_bits`. The last bit of this constant has the value
-    2**-52 or 2**-41, which is the unit of the sum of squares.
+    `y` contains the labels, of which `positives` are positive. Each of the first two sums has two limbs (see
+    `sum_by_class`). Each square is rounded by adding the constant `magic`, whose bits are `magic_bits`. The last bit of
+    this constant has the value 2**-52 or 2**-41, which is the unit of the sum of squares.
     """
     h, l, h1, l1, q = i8(0), i8(0), i8(0), i8(0), i8(0)  # noqa: E741
     for j in range(v.shape[0]):
@@ -438,7 +438,7 @@ def move_large_rows(v: Any, here: Any, n_terms: Any, t: Any, large: Any, squares
 
 @outline
 def move_heavy_rows(v: Any, to: Any, numbers: Any) -> None:
-    """Add products v of 2**31 or more to the saturating sums in `numbers`, and set these products to 0.
+    """Add the products in v that are 2**31 or more to the saturating sums in `numbers`, and set these products to 0.
 
     The product v[j] belongs to sum number to[j], whose two limbs start at index 2 * to[j] of `numbers`.
     """

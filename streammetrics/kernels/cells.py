@@ -1,4 +1,4 @@
-"""Find the cell (such as a slice) of each row, given its parent (a cell of an outer axis) and the code of its key.
+"""Lookup of the cell (such as a slice) of each row, given the row's parent (a cell of an outer axis) and key code.
 
 New cells are numbered in order of appearance. Lookups use a hash table with open addressing and linear probing: `table`
 holds a cell number in each slot, or -1 if the slot is free, and its length is a power of two.
@@ -16,7 +16,7 @@ from .keys import find_slot, mix_bits
 
 i4, i8, u8 = np.int32, np.int64, np.uint64
 
-# Rows are looked up in blocks of this size, because all slots of a block are prefetched before the first lookup.
+# Rows are looked up in blocks of this size: the slots of all rows in a block are prefetched before the first lookup.
 BLOCK = 128
 # Unit IDs are prefetched this many rows ahead. Hashing this many rows takes longer than loading an ID from memory.
 AHEAD = 1024
@@ -214,7 +214,7 @@ def find_shard_cells(unit: Any, salt: Any, cells: Any, out: Any) -> Any:
 def set_cell_flags(rows: Any, at: Any, width: Any, which: Any, flags: Any) -> Any:
     """Set flag number `which` of the cell of each row; `flags` holds `width` flags for each cell.
 
-    `at` holds the cell of each row. If it is empty, the state has one cell, whose flag is set if there are any `rows`.
+    `at` holds the cell of each row. If it is empty, there is one cell, whose flag is set if there are any `rows`.
     Flags belong to the cells of the outer axes, such as slices. The cells of an inner axis, such as classes, have none.
     """
     if at.shape[0] == 0 and rows.shape[0] > 0:
@@ -228,7 +228,7 @@ def set_cell_flags(rows: Any, at: Any, width: Any, which: Any, flags: Any) -> An
 def count_dropped_rows(dropped: Any, at: Any, width: Any, reason: Any, n: Any) -> Any:
     """Count n dropped (invalid) rows by cell and reason; `dropped` holds `width` counters for each cell.
 
-    `at` holds the cell of each dropped row. If it is empty, the state has one cell. Counters belong to the cells of the
+    `at` holds the cell of each dropped row. If it is empty, there is one cell. Counters belong to the cells of the
     outer axes, such as slices. The cells of an inner axis, such as classes, have none.
     """
     if at.shape[0] == 0:

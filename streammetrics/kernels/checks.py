@@ -123,8 +123,8 @@ def find_bad_weighted_pair(y: Any, s: Any, w: Any, mass: Any) -> Any:
 def mark_rounded_weights(w: Any, at: Any, terms: Any, mass: Any, flags: Any) -> Any:
     """Set a flag for each cell with a weight that is not a multiple of 2**-60, because sums round such a weight.
 
-    `at` contains the cell (such as a slice) of each row; if it is empty, the state has one cell. If `terms` is true,
-    the state also sums products w * x of a weight and a term. In that case, the flag is set for any weight below 2**-8,
+    `at` contains the cell (such as a slice) of each row; if it is empty, there is one cell. If `terms` is true,
+    products w * x of a weight and a term are also summed. In that case, the flag is set for any weight below 2**-8,
     because rounding w * x to a multiple of 2**-60 loses more bits than rounding it to float64. If mass[1] is 0,
     `has_bad_weight` found no weight below 2**-8, and no flag is set: every float64 of at least 2**-8 is a multiple of
     2**-60.

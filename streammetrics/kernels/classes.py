@@ -1,4 +1,4 @@
-"""Compute quantities of each row for metrics of several classes or labels, such as the predicted class."""
+"""Quantities of each row, such as the predicted class, for metrics of several classes or labels."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def compute_log_odds(s: Any, odds: Any) -> Any:
     """
     for j in range(s.shape[0]):
         # Compute exp of differences from the highest score, so that no sum overflows. For the odds of the best class,
-        # use differences from the second highest score, so that exp does not underflow for all other classes.
+        # use differences from the second highest score, so that at least one exp does not underflow.
         best, first, second = 0, f8(s[j, 0]), -np.inf
         for k in range(1, s.shape[1]):
             score = f8(s[j, k])
@@ -87,7 +87,7 @@ def find_highest_of_many(row: Any) -> Any:
     if bad:
         return i8(-1)
     # Compare numbers rather than bits, because 0.0 and -0.0 are equal but have different bits. Find the first class
-    # with this score as a minimum of indices, which needs no branch.
+    # whose score is `top` as a minimum of indices, which needs no branch.
     span, first = row[at : at + SPAN], i4(SPAN)
     for k in range(span.shape[0]):
         here = i4(k) if span[k] == top else i4(SPAN)
@@ -202,9 +202,9 @@ def compute_class_terms(t: Any, s: Any, terms: Any, ks: Any, logit: Any, eps: An
 def compute_label_terms(y: Any, s: Any, rising: Any, terms: Any, values: Any) -> Any:
     """Write the requested multilabel ranking terms of each row, given its labels and scores.
 
-    The codes of terms are 0 for coverage, 1 for average precision and 2 for ranking loss. Code 3 is average precision
-    and code 5 is AUC, both with the value 0 in rows where they are undefined. Codes 4 and 6 are 1 in rows where codes 3
-    and 5, respectively, are defined, else 0.
+    The codes of terms are 0 for coverage, 1 for average precision (with the value 1 in rows where it is undefined) and
+    2 for ranking loss. Code 3 is also average precision, and code 5 is AUC, both with the value 0 in rows where they
+    are undefined. Codes 4 and 6 are 1 in rows where codes 3 and 5, respectively, are defined, else 0.
 
     `rising` holds the labels of each row in ascending order of score. As in scikit-learn, all tied labels get the last
     rank of the tie. A tied pair of labels counts as wrongly ordered, except in AUC, where it counts one half.

@@ -1,8 +1,9 @@
 """Group rows with scores by cell (such as a slice), and sort and merge the rows of each cell.
 
-Usually, rows are sorted only when they are read. A row is encoded as two integers ("words"): the low word holds its
-exact score and label, and the high word its cell (see module `exact_rows`). A run is a range of low words with the same
-high word. A cell receives rows from many batches, so its runs are spread over several arrays until they are merged.
+Usually, rows are not sorted when they arrive, but only when a caller reads them. A row is encoded as two integers
+("words"): the low word holds its exact score and label, and the high word its cell (see module `exact_rows`). A run is
+a range of low words with the same high word. A cell receives rows from many batches, so its runs are spread over
+several arrays until they are merged.
 """
 
 from __future__ import annotations

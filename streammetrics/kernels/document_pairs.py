@@ -1,4 +1,4 @@
-"""Count concordant pairs of documents in a ranked query.
+"""Counts of the concordant pairs of documents in the ranking of a query.
 
 A pair of documents is concordant if the document with the larger gain ranks above the other. Pairs are counted by merge
 sort, without comparing every pair.

@@ -1,6 +1,6 @@
 """Compiled versions of the elementary functions, for use in kernels.
 
-Kernels compile the same source as `streammetrics.numerics.elementary`, so both give the same results bit for bit.
+They are compiled from `streammetrics.numerics.elementary`, so kernels and Python give the same results bit for bit.
 """
 
 from __future__ import annotations

@@ -23,10 +23,10 @@ MULTIPLIER = u8(0x9E3779B97F4A7C15)
 
 @inline
 def encode_score(x: Any, real: Any) -> Any:
-    """Encode a float32 or float64 score as a 64-bit integer; a higher score has a larger integer. -0.0 becomes 0.0.
+    """Encode a float32 or float64 score as a 64-bit integer, preserving the order of scores. -0.0 becomes 0.0.
 
-    If `real` is true, scores can be negative. Otherwise, they are probabilities, whose bits, as integers, already have
-    the order of the scores.
+    If `real` is true, scores can be negative. Otherwise, they are probabilities, whose bits already sort correctly when
+    read as integers.
     """
     word = f8(x + 0.0).view(u8)
     if real:
@@ -138,11 +138,11 @@ def scatter_low_words(high: Any, low: Any, starts: Any, out: Any) -> Any:
 
 @kernel(out=("highs", "lows", "counts"))
 def count_few_codes(high: Any, low: Any, highs: Any, lows: Any, counts: Any) -> Any:
-    """Count the occurrences of each code in a hash table, if there are few distinct codes. Return their number.
+    """Count the occurrences of each code with a hash table, and return the number of distinct codes.
 
     A code consists of a high word in `high` and a low word in `low`. An empty `high` means that all high words are 0.
     The hash table consists of `highs`, `lows` and `counts`. On return, its first elements are the distinct codes and
-    their counts. Return -1 if more than half of the slots would be used.
+    their counts. Return -1 if the codes would use more than half of the slots.
     """
     size, used = u8(lows.shape[0]), u8(0)
     for k in range(size):
@@ -198,7 +198,8 @@ def insert_sorted(la: Any, ca: Any, lb: Any, cb: Any, l: Any, c: Any) -> Any:  #
     i, m, na = 0, 0, la.shape[0]
     for j in range(lb.shape[0]):
         x = lb[j]
-        # Find the position of the next code of the short array by binary search. Copy all codes before it as a block.
+        # Find the position in the long array of the next code of the short array by binary search. Copy all codes of
+        # the long array before this position as a block.
         first, last = i, na
         while first < last:
             mid = (first + last) >> 1

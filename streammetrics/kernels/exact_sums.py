@@ -28,7 +28,7 @@ MANTISSA_MASK = i8(0xFFFFFFFFFFFFF)
 HALF = i8(1) << i8(51)
 SPLIT = 2.0**27 + 1.0
 # The magic numbers for a block are derived from its largest biased exponent, or from LEAST if that exponent is lower.
-# The exponents of the magic numbers, which are up to 97 lower, are therefore always positive.
+# Their exponents are at most 97 lower than the exponent used, and are therefore always positive.
 LEAST = i8(120)
 # The position of the bit with the value 1 (2**0), counted from the lowest bit of a superaccumulator.
 UNITS = i8(1088)
@@ -98,9 +98,9 @@ def measure(x: Any, top: Any, least: Any) -> Any:
 def exponents_in_range(top: Any, least: Any, smallest: Any, most: Any) -> Any:
     """Return the biased exponents of the largest and smallest numbers in a block, given the results of `measure`.
 
-    The first exponent is at least LEAST, or it is -1 if the absolute value of any number is neither 0 nor between
-    `smallest` and `most`. The second may be too low by 1, because `measure` subtracts 1 from the bits of the smallest
-    number.
+    If the absolute value of any number is neither 0 nor between `smallest` and `most`, the first exponent is -1.
+    Otherwise, it is at least LEAST. The second may be too low by 1, because `measure` subtracts 1 from the bits of the
+    smallest number.
     """
     valid = top <= f8(most).view(i8) and least >= u8(max(f8(smallest).view(i8), i8(1))) - u8(1)
     return max(top >> i8(52), LEAST) if valid else i8(-1), i8(least >> u8(52))

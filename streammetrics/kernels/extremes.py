@@ -1,4 +1,4 @@
-"""Compute the minimum and maximum of each cell (such as a slice), stored as integers.
+"""The minimum and maximum of the values in each cell (such as a slice), encoded as integers.
 
 The integers sort in the same order as the numbers that they encode.
 """
@@ -18,7 +18,7 @@ SIZE_MASK = i8(0x7FFFFFFFFFFFFFFF)
 
 @inline
 def ordered_bits(v: Any) -> Any:
-    """Encode a number as an int64, so that a larger number has a larger int64. -0.0 becomes 0.0."""
+    """Encode a number as an int64, so that larger numbers become larger integers. -0.0 becomes 0.0."""
     bits = f8(v + 0.0).view(i8)
     # As integers, negative numbers sort in reverse order, so flip all of their bits but the sign.
     return bits ^ ((bits >> i8(63)) & SIZE_MASK)
@@ -103,9 +103,9 @@ def update_extremes(
     """Update the minimum and maximum of each output in each cell, and count rows.
 
     `at` holds the cell (such as a slice) of each row; if it is empty, there is one cell. The values are `first` or, if
-    `pair` is true, |second - first|. A row has `width` values, one for each output, so columns have one or two
-    dimensions. `low` and `high` are flat arrays of cells x outputs. `rows` is empty if another kernel counts rows. The
-    values of rows with weight 0 are ignored.
+    `pair` is true, |second - first|. A row has `width` values, one for each output, so `first` and `second` have one or
+    two dimensions. `low` and `high` are flat arrays of cells x outputs. `rows` is empty if another kernel counts rows.
+    The values of rows with weight 0 are ignored.
     """
     ff, ss = first.reshape(first.size), second.reshape(second.size)
     n, lone, weighted = ff.shape[0] // width, at.shape[0] == 0, w.shape[0] != 0

@@ -81,7 +81,7 @@ def round_digits(numbers: Any, units: Any) -> Any:
 def count_group_wins(
     numbers: Any, keys: Any, labels: Any, counts: Any, negatives: Any, positives: Any, wins: Any
 ) -> Any:  # fmt: skip
-    """Write, for each group, its numbers of negatives, positives and concordant pairs (a tie counts one half).
+    """Write the numbers of negatives, positives and concordant pairs (a tie counts one half) of each group.
 
     Element j of the inputs consists of a group number (`numbers`), a score as an integer (`keys`), a label, and the
     number of rows with this combination (`counts`). The elements are sorted by group, score and label.
@@ -108,7 +108,7 @@ def count_group_wins(
 def sum_group_wins(
     numbers: Any, keys: Any, labels: Any, high: Any, low: Any, negatives: Any, positives: Any, wins: Any, pairs: Any
 ) -> Any:  # fmt: skip
-    """Write, for each group, the total weights of its negatives, positives, concordant pairs and all pairs.
+    """Write the total weights of the negatives, positives, concordant pairs and all pairs of each group.
 
     A tied pair counts one half. The elements of the inputs are those of `count_group_wins`, but with the total weight
     of the rows instead of their number. The weight of element j is high[j] * 2**-20 + low[j] * 2**-60. Each of the four
@@ -156,7 +156,7 @@ def add_groups(
     """Add the AUC and the weights of each complete group to the sums over groups.
 
     A group has four kinds of weights v: its number of rows, the constant 1, its number of positives, and its number of
-    pairs. All arrays except `counts` hold a sum for each kind:
+    pairs. All output arrays except `counts` hold sums for each kind:
 
     - `counts` holds the numbers of groups with both classes, with one class and with no rows.
     - `sums` holds the sums of v * AUC over groups with both classes, and `weights` the sums of v over the same groups.
@@ -205,7 +205,7 @@ def add_groups(
 
 @kernel(out=("counts",))
 def count_leading_zeros(a: Any, b: Any, salt: Any, counts: Any) -> Any:
-    """Count IDs by the number of leading zero bits in their salted hash, which determines the IDs that a sample keeps.
+    """Count IDs by the number of leading zero bits in their salted hash, which determines whether a sample keeps an ID.
 
     An ID consists of the integer a[j] and, unless `b` is empty, the integer b[j]. counts[z] is the number of IDs whose
     hash begins with exactly z zero bits.

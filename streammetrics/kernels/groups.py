@@ -48,7 +48,7 @@ def hash_ids(a: Any, b: Any, salt: Any, hashes: Any) -> Any:
 
 @inline
 def accumulate_counts(counts: Any) -> None:
-    """Replace the number of rows in each partition (or group), in place, with the position after its last row.
+    """Replace the number of rows of each partition (or group) in `counts` with the position after its last row.
 
     The caller fills each partition from its end, and decreases this position with every row. After all rows, the
     position is the start of the partition.
@@ -76,7 +76,7 @@ def partition_rows(hashes: Any, bits: Any, places: Any, starts: Any) -> Any:
 
 @inline
 def ordered_bits32(x: Any) -> Any:
-    """Encode a float32 as a 32-bit integer, so that a larger float32 has a larger integer. -0.0 becomes 0.0."""
+    """Encode a float32 as a 32-bit integer, so that larger numbers become larger integers. -0.0 becomes 0.0."""
     bits = f4(x + f4(0)).view(i4)
     return u4(bits) ^ (u4(0x80000000) if bits >= i4(0) else u4(0xFFFFFFFF))
 
@@ -102,7 +102,7 @@ def find_partitions(ids: Any, bits: Any, where: Any, counts: Any) -> Any:
 
 @kernel(out=("ends", "out_a", "out_b", "out_keys"))
 def scatter_rows(where: Any, ids: Any, s: Any, y: Any, ends: Any, out_a: Any, out_b: Any, out_keys: Any) -> Any:
-    """Copy rows into their partitions: the ID to `out_a` and `out_b`, and a key of score and label to `out_keys`.
+    """Copy rows into their partitions: IDs to `out_a` and `out_b`, and keys made of score and label to `out_keys`.
 
     `where` holds the partition of each row, and `ends` the position after the last row of each partition. Partitions
     are filled from the end, so on return, `ends` contains their starts. If IDs have one integer, `out_b` is empty.
@@ -193,7 +193,7 @@ def count_twice_won(keys: Any, rare: Any, n_rare: Any, label: Any) -> Any:
 
 @kernel(out=("negatives", "positives", "wins"))
 def compare_rows(keys: Any, starts: Any, negatives: Any, positives: Any, wins: Any) -> Any:
-    """Write, for each group, its numbers of negatives, positives and concordant pairs (a tie counts one half).
+    """Write the numbers of negatives, positives and concordant pairs (a tie counts one half) of each group.
 
     Rows are sorted by group, and `keys` holds their scores and labels. If a group has few positives or few negatives,
     comparing all pairs is faster than sorting. Otherwise, the function sets the `wins` of the group to -1, and

@@ -59,7 +59,7 @@ def hash_texts(data: Any, starts: Any, stops: Any, hashes: Any) -> Any:
         at, stop = starts[j], stops[j]
         size = stop - at
         a, b = u8(0), u8(0)
-        # Read 16 bytes per iteration. The last 1 to 15 bytes are read after the loop.
+        # Read 16 bytes per iteration. Up to 15 remaining bytes are read after the loop.
         while stop - at >= 16:
             a ^= rotate_left(load_word(data, at) * C1, 31) * C2
             a = (rotate_left(a, 27) + b) * u8(5) + u8(0x52DCE729)

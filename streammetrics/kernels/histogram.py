@@ -1,4 +1,4 @@
-"""Count rows by score bucket and label. AUC, average precision and KS are computed from such a histogram.
+"""Histograms of rows by score bucket and label, from which AUC, average precision and KS are computed.
 
 The bucket of a score consists of the leading bits of the score. The other bits are dropped, never rounded, so a higher
 score never has a lower bucket, and equal scores have the same bucket in float32 and float64. The place of a row is the
@@ -113,7 +113,7 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
         most = max(most, score_bits(z))
         b = (w >> shift) - base
         low = b <= i4(0)
-        # All numbers in the lowest bucket count as 0. If a number is not 0, its bits are dropped.
+        # All numbers in the lowest bucket count as 0, so the bits of those that are not 0 are dropped.
         lost |= (w & mask) | (w if low else i4(0))
         off |= lost
         b = i4(0) if low else b
@@ -152,8 +152,8 @@ def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place
 def find_probability_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: Any) -> Any:
     """Call `find_probability_places` with `mark` = 0, in a separate function that is not inlined.
 
-    To compile faster, a kernel inlines `find_probability_places` only where speed matters, and calls this function
-    elsewhere.
+    To speed up compilation, a kernel inlines `find_probability_places` only where it must run fast, and calls this
+    function elsewhere.
     """
     return find_probability_places(y, s, a, n, bits, u4(0), place)
 
@@ -431,7 +431,7 @@ def mark_off_grid(y: Any, s: Any, at: Any, real: Any, bits: Any, off_grid: Any) 
 def undo_counts(
     y: Any, s: Any, at: Any, stop: Any, real: Any, bits: Any, down: Any, rows: Any, stride: Any, low: Any
 ) -> None:
-    """Subtract the rows before `stop` from the counts in `rows` and in `low`, the byte counters of the shards.
+    """Subtract the rows before `stop` from the counts in `rows`, and from the byte counters of the shards in `low`.
 
     Codes that were appended to the buffer need not be removed: the caller sets the length of the buffer only if all
     rows are valid.

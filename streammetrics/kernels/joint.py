@@ -23,7 +23,7 @@ OTHER = u8(0x9E3779B97F4A7C15)
 
 @inline
 def look_word(look: Any, a: Any, b: Any) -> Any:
-    """Return code number `look` (0 to 3) of a row with the encoded numbers `a` and `b`.
+    """Return the code with index `look` (0 to 3) of a row with the encoded numbers `a` and `b`.
 
     Codes 0 and 1 are the numbers themselves, and codes 2 and 3 are different hashes of both numbers.
     """

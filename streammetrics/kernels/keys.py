@@ -67,13 +67,13 @@ def hash_text(data: Any, start: Any, stop: Any) -> Any:
     size = stop - start
     if size < 8:
         return mix_bits(u8(size) ^ (read_word(data, start, stop) * FACTOR if size else u8(0)))
-    # Compute two hashes, each of every other word. This takes half the time of a single hash of all words, because the
-    # processor computes the two hashes in parallel.
+    # Compute two hashes, one of the even and one of the odd words. This takes half the time of a single hash of all
+    # words, because the processor computes the two hashes in parallel.
     g, h = u8(size), load_word(data, stop - 8)
     for at in range(start, stop - 15, 16):
         g = (rotate_left(g, 5) ^ load_word(data, at)) * FACTOR
         h = (rotate_left(h, 5) ^ load_word(data, at + 8)) * FACTOR
-    # The last two words may overlap words that the loop has already read, so that every word has eight bytes.
+    # The last two words always have eight bytes, so they may overlap words that the loop reads.
     return mix_bits((rotate_left(g, 5) ^ load_word(data, max(start, stop - 16))) * FACTOR + h)
 
 
@@ -98,8 +98,9 @@ def encode_texts(
     """Write the code of each string, `data[starts[j]:stops[j]]`, to `numbers`, and return the number of codes.
 
     A string without a code gets -1 or, if `learn` is true, the next code. The string of code i is the part of `stored`
-    from `stored_starts[i]` to `stored_stops[i]`; for a new code, these are set to the bounds of the string in `data`.
-    `slots` is a hash table as in `encode_ints`. If more than half of its slots would be used, return -1.
+    from `stored_starts[i]` to `stored_stops[i]`; for a new code, these are set to the bounds of the string in `data`,
+    so `data` must be `stored` if `learn` is true. `slots` is a hash table as in `encode_ints`. If more than half of its
+    slots would be used, return -1.
     """
     mask = u8(slots.shape[0] - 1)
     for j in range(starts.shape[0]):

@@ -156,7 +156,7 @@ def linear_measure(
 def untied_measure(
     code: Any, k: Any, n: Any, everything: Any, rel: Any, stop: Any, top: Any, place: Any, c: Any
 ) -> Any:
-    """Return a measure that would depend on the order of tied documents, such as MRR, for a ranking without ties.
+    """Return a measure (such as MRR) that would depend on the order of tied documents, for a ranking without ties.
 
     `code` is the measure, k its cut-off, n the number of returned documents, and `everything` the number of relevant
     documents. For ERR, a user who looks at document j stops there with probability stop[j] / top.
@@ -176,7 +176,7 @@ def untied_measure(
 
 @outline
 def tied_measure(code: Any, k: Any, n: Any, everything: Any, end: Any, hit: Any, stop: Any, top: Any, mean: Any) -> Any:
-    """Return a measure that depends on the order of tied documents, such as MRR, averaged over all of their orders.
+    """Return a measure (such as MRR) that depends on the order of tied documents, averaged over all of their orders.
 
     `code` is the measure, k its cut-off, n the number of returned documents, and `everything` the number of relevant
     documents. The tie group that starts at `a` ends before end[a] and contains hit[a] relevant documents. For ERR, a

@@ -1,10 +1,10 @@
 """Sort the documents of each query by score, and find the ideal order and the groups of tied documents.
 
-A query is represented by one row of uint64 keys, one key for each document. From the highest bit, a key has 32 bits
-that encode the score (a smaller number for a higher score), 24 bits for the document's index in the query, and 8 bits
-for its grade. numpy sorts the keys, so documents with equal scores stay in row order. For float64 scores, keys contain
-only the upper half of the bits, and `sort_by_full_score` completes the sort. Documents that were judged but not
-returned come last, followed by padding.
+A query is represented by one row of uint64 keys, one key for each document. From the highest bit down, a key consists
+of 32 bits that encode the score (a smaller number for a higher score), 24 bits for the document's index in the query,
+and 8 bits for its grade. numpy sorts the keys, so documents with equal scores stay in row order. The encoding of a
+float64 score has 64 bits, but the key contains only the upper half, so `sort_by_full_score` completes the sort.
+Documents that were judged but not returned come last, followed by padding.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def pack_keys(grades: Any, s: Any, returned: Any, which: Any, starts: Any, keys:
 def is_tied(row: Any, i: Any, score: Any) -> Any:
     """Return whether the documents at positions i and i + 1 in a ranking have the same score.
 
-    `row` holds the sorted keys of the documents in a query, and `score` their scores before sorting.
+    `row` holds the sorted keys of a query's documents, and `score` holds the scores in the original document order.
     """
     same = (row[i] >> u8(32)) == (row[i + 1] >> u8(32))
     return same and score[(row[i] >> u8(8)) & PLACE] == score[(row[i + 1] >> u8(8)) & PLACE]
@@ -80,8 +80,8 @@ def is_tied(row: Any, i: Any, score: Any) -> Any:
 def sort_by_full_score(row: Any, n: Any, score: Any) -> None:
     """Sort each run of documents whose scores have equal upper halves by the full scores.
 
-    `row` holds the sorted keys of the documents in a query, and `score` their scores before sorting. The algorithm is
-    Shellsort, which needs no extra memory.
+    `row` holds the sorted keys of a query's documents, and `score` holds the scores in the original document order. The
+    algorithm is Shellsort, which needs no extra memory.
     """
     a = 0
     while a < n - 1:
@@ -169,7 +169,7 @@ def build_ideal_order(
 
 @outline
 def scatter_worth(worth: Any, place: Any, c: Any, n: Any) -> None:
-    """Move the gains of c documents within `worth` to the indices of their ranks, and set all other elements to 0."""
+    """Move the first c of n elements of `worth` (gains) to the indices in `place` (ranks), and set all others to 0."""
     # Start with the last gain, because gains move only to higher indices and must not overwrite other gains.
     j = c - 1
     for i in range(n - 1, -1, -1):

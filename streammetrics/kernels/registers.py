@@ -67,8 +67,9 @@ def update_registers(words: Any, at: Any, precision: Any, rows: Any, registers: 
         for k in range(1, width):
             for j in range(count):
                 hashes[j] = finalize_hash(hashes[j] + u8(words[start + j, k]))
-        # This loop vectorizes, but it requires a 1 among the upper 53 bits, which nearly every hash has. If any hash
-        # has none, the whole block is computed again below.
+        # This loop vectorizes, but it requires a 1 among the first 53 bits after the register number (or among all
+        # of them, if there are fewer). Nearly every hash has one. If any hash has none, the whole block is computed
+        # again below.
         long = i8(0)
         for j in range(count):
             top = i8((hashes[j] << bits) >> u8(11))

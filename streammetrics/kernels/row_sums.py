@@ -149,7 +149,8 @@ def sum_losses(
     often = not lone and n * 68 < sums.shape[0]
     target, guess, out = scratch(PART, f8), scratch(PART, f8), scratch(PART, f8)
     checks, before, skipped_before = limits.shape[0] != 0, scratch(CHECKED_CHUNKS, i8), scratch(MOST_CHECKED, i8)
-    # Values are checked while they are added. Copy the sums, so that they can be restored if a value is invalid.
+    # If values are checked while they are added, copy the sums first, so that they can be restored if a value is
+    # invalid.
     if checks:
         copy_numbers(sums, before, sums.shape[0])
         copy_numbers(skipped, skipped_before, skipped.shape[0])
@@ -196,9 +197,9 @@ def sum_products(
     Each row of `products` holds three numbers: two columns to multiply, and the term to which the product is added.
     These rows are sorted by term. If the second column is -1, there is no second factor. The columns are:
 
-    - 0 is `first`, and 1 is `second`.
-    - 2 is `first` times SCALE. Its square is column 3 (rounded) plus column 4 (the rounding error), and column 5 is
-      twice column 4. With these columns, third and fourth powers are summed exactly.
+    - Column 0 is `first`, and column 1 is `second`.
+    - Column 2 is `first` times SCALE. Its square is column 3 (rounded) plus column 4 (the rounding error), and column 5
+      is twice column 4. With these columns, third and fourth powers are summed exactly.
 
     `at` holds the cell (such as a slice) of each row. A row of data has `width` values, one for each output. `sums` is
     a flat array of cells x terms x outputs. If `limits` is not empty, values are checked while they are added, as in
@@ -250,8 +251,8 @@ def sum_products(
                 elif not weighted:
                     add_column_products(block, sizes, x_column, y_column, m, at, a, stride, cell, sums, often)
                 else:
-                    # There are three factors: two columns and the weight. Multiply the product of the two columns and
-                    # its rounding error by the weight, and add both results.
+                    # There are three factors: two columns and the weight. Multiply the weight by the product of the two
+                    # columns and, separately, by the rounding error of that product. Add both results.
                     multiply_columns(block, x_column, y_column, m, BOTH)
                     for q in range(BOTH, BOTH + 2):
                         split_column(block, sizes, q, m)

@@ -18,7 +18,8 @@ from .score_terms import add_fixed, has_bad_value, split_limbs
 f8, i8, u8 = np.float64, np.int64, np.uint64
 
 BLOCK = 1024
-# A mask for the upper half of a float64. This half has 24 significant bits, so its product with n <= 2**24 is exact.
+# A mask that clears the lower 29 bits of a float64. The upper half of the number, which remains, has 24 significant
+# bits, so its product with n <= 2**24 is exact.
 HIGH_HALF = i8(-(1 << 29))
 
 
@@ -27,8 +28,8 @@ def find_bin(p: Any, n: Any) -> Any:
     """Return the bin of the probability p among n bins of equal width. Both the bin number and n are float64."""
     high = i8(f8(p).view(i8) & HIGH_HALF).view(f8)
     # If p is slightly below k / n, the product p * n may be rounded up to k, although the correct bin is k - 1. To
-    # decide this exactly, split p into two halves, whose products with n are exact. The difference high * n - k is also
-    # exact, because the two numbers are close to each other.
+    # detect this reliably, split p into two halves, whose products with n are exact. The difference high * n - k is
+    # also exact, because the two numbers are close to each other.
     k = f8(i8(p * n))
     below = (high * n - k) < -((p - high) * n)
     return min(k - f8(below), n - f8(1))
@@ -77,7 +78,7 @@ def count_bins(
     """Count each row in the bin of its score, and add the score to the sum for the bin.
 
     If `logit` is true, scores are logits, and their sigmoid is used. `at` holds the cell (such as a slice) of each row.
-    `rows` and `excess` (sums of weight minus 1) are flat arrays of cells x labels x bins. `sums` is a flat array
+    `rows` and `excess` (sums of w - 1) are flat arrays of cells x labels x bins. `sums` is a flat array
     of cells x bins, or empty if no sums are needed. Without weights, `w` is empty; with one cell, `at` is empty. In the
     case of one cell and no weights, rows are also checked: if a label or score is invalid, return 1 and count nothing.
     """

@@ -1,4 +1,4 @@
-"""Compute exact sums over rows: of terms such as log-loss, and of the squares from which standard errors are computed.
+"""Compute exact sums of terms (such as log-loss) over rows, and of the squares needed for their standard errors.
 
 There are kernels for one cell, for rows with several labels, and for many cells (such as slices), each with and without
 weights. Module `block_sums` sums a block of rows.

@@ -1,8 +1,8 @@
 """Compute terms of rows (score, log-loss, squared error), check scores, and add numbers to fixed-point sums.
 
 A term is computed once per row in float64, in loops that vectorize. It is added to a sum as a multiple of 2**-60,
-stored as two integers ("limbs"): high * 2**-20 + low * 2**-60. To get such an integer, a large constant (a "magic
-number") is added to a float: the sum is rounded so that its low bits are the integer. Integer sums do not depend on the
+stored as two integers ("limbs"): high * 2**-20 + low * 2**-60. To convert a float to a limb, a large constant (a "magic
+number") is added to it: the sum is rounded so that its low bits are the limb. Integer sums do not depend on the
 order of rows. A term of 2**31 or more, such as that of an extreme logit or a large weight, is added to an exact sum of
 unlimited range (see `exact_sums`).
 """
@@ -26,7 +26,7 @@ BLOCK = 3 * PART
 # Rows are prefetched this many rows ahead.
 AHEAD = 5 * PART
 SCORE, LOG_LOSS, BRIER = 0, 1, 2
-# A kernel call computes at most MOST terms.
+# The largest number of terms that a kernel call computes.
 MOST = 3
 # A term of this value or more is too large for a fixed-point sum.
 LARGE = 2.0**31

@@ -79,7 +79,7 @@ def fill_soft_term(
 def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
     """Add a number with the limbs `high` and `low` to the fixed-point sum at index `at` of `numbers`.
 
-    If `stops` is true, a sum that reaches CEILING stays there.
+    If `stops` is true, a sum that reaches CEILING (see `block_sums`) stays there.
     """
     if stops:
         add_saturating(numbers, at, high, low)
@@ -89,7 +89,7 @@ def add_number(numbers: Any, at: Any, high: Any, low: Any, stops: Any) -> None:
 
 @outline
 def add_rows(v: Any, at: Any, lone: Any, magic: Any, magic_bits: Any, shift: Any, stops: Any, numbers: Any) -> None:
-    """Round each number in v, all of which are below 2**31, and add it to a fixed-point sum.
+    """Round each number in v, which must be below 2**31, and add it to a fixed-point sum.
 
     v[j] is added to sum number at[j], whose two limbs start at index 2 * at[j] of `numbers`. Adding the constant
     `magic`, whose bits are `magic_bits`, rounds a number to a multiple of the value of the constant's last bit.

@@ -158,7 +158,7 @@ def count_runs(fresh: Any, codes: Any, counts: Any) -> Any:
 
 @kernel(out=("codes", "counts"))
 def add_sorted(old: Any, rows: Any, fresh: Any, codes: Any, counts: Any) -> Any:
-    """Merge sorted codes that have counts with sorted codes of single rows. Return the number of merged codes.
+    """Merge the sorted codes of single rows into sorted codes with counts. Return the number of merged codes.
 
     `old` and `rows` are the codes and their counts. `fresh` holds the codes of single rows, which may repeat. Neither
     `old` nor `fresh` may be empty. The result is written to `codes` and `counts`.
@@ -247,7 +247,7 @@ def merge_two_word_codes(ha: Any, la: Any, hb: Any, lb: Any, high: Any, low: Any
 
 @kernel(out=("out",))
 def scatter_add(at: Any, values: Any, out: Any) -> Any:
-    """Add each value to the element of `out` at its index. Indices may repeat."""
+    """Add values[i] to out[at[i]] for every i. The indices in `at` may repeat."""
     for i in range(at.shape[0]):
         out[at[i]] += values[i]
     return 0

@@ -79,8 +79,8 @@ def mean_precision_per_hit(sums: Any, c: Any, h: Any, n: Any, r: Any, m: Any) ->
 
     `sums` is the sum of precision above the group; the other parameters are those of `mean_precision_sum`. For each
     possible number x of relevant documents among the first m places in the group, the average precision is
-    (sums + expected sum of precision in the group) / (h + x). The result is its mean over x, which has a
-    hypergeometric distribution. Probabilities are computed relative to that of the most probable x, so that the
+    (sums + expected sum of precision in the group) / (h + x). The result is the mean of these values over x, which has
+    a hypergeometric distribution. Probabilities are computed relative to that of the most probable x, so that the
     probabilities that matter do not underflow, and are normalized at the end.
     """
     low, high = max(0, m - (n - r)), min(m, r)

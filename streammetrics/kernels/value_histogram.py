@@ -2,9 +2,9 @@
 
 The level of a cell, an integer L, determines the width of its buckets, 2**(L - 512). Buckets close to 0 are narrower,
 because no bucket may be wider than 2**-bits times the absolute values of its numbers. A state with one cell has a
-counter for each bucket in a range (a window). The buckets of other numbers, and those in states with several cells, are
-appended to a buffer. In each block of rows, the numbers in a column are first converted to buckets, in a loop that
-vectorizes, and then counted.
+counter for each bucket in a range (a window). The buckets of numbers without a counter, and all buckets in states with
+several cells, are appended to a buffer. In each block of rows, the numbers in a column are first converted to buckets,
+in a loop that vectorizes, and then counted.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ f8, i8, u4, u8 = np.float64, np.int64, np.uint32, np.uint64
 
 BLOCK = 256
 # ZERO is the bucket of the number 0. The bucket of a positive number is ZERO plus a number of steps, and that of a
-# negative number is ZERO minus a number of steps. OFFSET is part of every number of steps. Without it, the number of
-# steps would be negative for numbers close to 0.
+# negative number is ZERO minus a number of steps. Every number of steps includes OFFSET, because without it, the number
+# of steps would be negative for numbers close to 0.
 ZERO = i8(1 << 62)
 OFFSET = i8(1 << 53)
 # The biased exponent of 2**-512, the bucket width at level 0.
@@ -65,7 +65,7 @@ def find_bucket(v: Any, level: Any, bits: Any) -> Any:
 
 @inline
 def edge_bits(place: Any, level: Any, bits: Any) -> Any:
-    """Return the edge of the bucket `place` that is closer to 0, as the bits of a float64."""
+    """Return the near edge (the edge closer to 0) of the bucket `place`, as the bits of a float64."""
     signed = i8(place) - ZERO
     if signed == 0:
         return i8(0)
@@ -87,7 +87,7 @@ def edge_bits(place: Any, level: Any, bits: Any) -> Any:
 def lost_bits(word: Any, level: Any, bits: Any) -> Any:
     """Return, as an integer, the bits of a number that are lost if the number is replaced by its bucket.
 
-    `word` holds the bits of the number. If the number is the edge of its bucket closer to 0, the result is 0.
+    `word` holds the bits of the number. The result is 0 if the number is the near edge of its bucket (see `edge_bits`).
     """
     size = i8(word) & SIZE
     kept = min(max((size >> FRACTION) - FIRST - level, bits), FRACTION)
@@ -140,13 +140,13 @@ def update_value_extremes(
 def find_exact_slots(value: Any, n: Any, multiplier: Any, slot_words: Any, rest: Any, place: Any) -> Any:
     """Write, for each of n values, its slot in a hash table of exact numbers, or `rest` if it is not in the table.
 
-    `slot_words` holds the bits of the number in each slot. To find the slot of a number, its bits, as an integer, are
-    multiplied by `multiplier`; the highest bits of the product are the slot. Return the largest number written to
+    `slot_words` holds the bits of the number in each slot. The bits of a number, read as an integer, are multiplied by
+    `multiplier`, and the highest bits of the product are the slot of the number. Return the largest number written to
     `place`.
     """
     most = i8(0)
     for j in range(n):
-        # Adding 0.0 turns -0.0 into 0.0, which has only one slot.
+        # Adding 0.0 turns -0.0 into 0.0, so that both zeros have the same slot.
         word = f8(value[j] + 0.0).view(i8)
         slot = (u8(word) * u8(multiplier)) >> u8(64 - SLOT_BITS)
         place[j] = i8(slot) if slot_words[slot] == word else i8(rest)
@@ -306,12 +306,12 @@ def list_counted_buckets(counters: Any, own: Any, positions: Any, buckets: Any) 
 
 @inline
 def joining_level(a: Any, b: Any, bits: Any) -> Any:
-    """Return the lowest level (bucket width) at which two different numbers are in the same bucket, under two rules.
+    """Return the lowest level (bucket width) at which two different numbers share a bucket, for two kinds of buckets.
 
     The first result is for buckets that all have the width of the level. The second result is for buckets that are
-    narrower close to 0, because they keep the exponent and the first `bits` bits of the fraction. It is NEVER if the
-    numbers differ in these bits and therefore are in different buckets at every level. `a` and `b` are the bits of the
-    numbers.
+    narrower close to 0, because they keep the exponent and the first `bits` bits of the fraction. This second result is
+    NEVER if the numbers differ in these bits and therefore are in different buckets at every level. `a` and `b` are the
+    bits of the numbers.
     """
     differ = a ^ b
     ours, theirs = ((a & SIZE) >> FRACTION) - FIRST, ((b & SIZE) >> FRACTION) - FIRST
@@ -328,8 +328,8 @@ def select_level(counts: Any, most: Any) -> Any:
 
     Any two adjacent numbers share a bucket from some level on; counts[L] is the number of adjacent pairs that do so
     from level L on. There are at most `most` buckets if fewer than `most` adjacent pairs are in different buckets. The
-    lowest such level is the `most`-th highest of the levels of all pairs. If there are fewer than `most` pairs, return
-    0. The counts are set to 0.
+    lowest level at which this holds is the `most`-th highest of the levels of all pairs. If there are fewer than `most`
+    pairs, return 0. The counts are set to 0.
     """
     passed, level = i8(0), i8(0)
     for k in range(LEVELS - 1, -1, -1):
@@ -349,7 +349,8 @@ def find_lowest_levels(
     The numbers in group g are represented by their buckets, codes[starts[g]:starts[g + 1]], at the current level of the
     group, levels[g]. The rules are:
 
-    - The numbers must be in at most `most` buckets, each of which is no wider than 2**-floor times its numbers.
+    - The numbers must be in at most `most` buckets, each of which is no wider than 2**-floor times the absolute values
+      of its numbers.
     - If a group has more than `few` different numbers, they must be in at most `few` buckets that are 2**less times as
       wide as the buckets of the level.
 

@@ -1,8 +1,8 @@
 """Kernels that merge the codes of weighted rows into entries.
 
 Module `tally_codes` contains the kernels for codes without weights, and the kernel that sorts both kinds of codes. An
-entry is a code with its row count and the sum of w - 1 over these rows (the excess), a fixed-point number (see
-`score_terms`).
+entry is a code with the number of its rows and the sum of w - 1 over these rows (the excess), where w is the weight of
+a row. The sum is a fixed-point number (see `score_terms`).
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ GROUPS, TABLE = 1 << GROUP_BITS, 1 << TABLE_BITS
 def add_to_run(same: Any, rows: Any, high: Any, low: Any, run: Any, run_high: Any, run_low: Any) -> Any:
     """Add an entry to a run of equal codes. Return the row count of the run and the two integers of its sum of w - 1.
 
-    Here w is the weight of a row. These three numbers are `rows`, `high` and `low` for the entry, and `run`,
-    `run_high` and `run_low` for the run. If `same` is 0, the entry begins a new run.
+    Here, w is the weight of a row. The row count and the two integers are `rows`, `high` and `low` for the entry, and
+    `run`, `run_high` and `run_low` for the run. If `same` is 0, the entry begins a new run.
     """
     part = run_low * same + low
     return run * same + rows, run_high * same + high + (part >> i8(40)), part & LOW_MASK

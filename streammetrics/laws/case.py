@@ -1,4 +1,4 @@
-"""The input to a law, a `Case` (a metric and rows), and the assertion functions that laws use."""
+"""The input to a law (a `Case`, which holds a metric and rows) and the assertion functions that laws use."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def has_tag(case: Case) -> None:
 
 
 def value_follows_rows(case: Case) -> None:
-    """After `update`, `merge` or `reset`, the value is that of the current rows, even if it was computed before."""
+    """After `update`, `merge` or `reset`, `compute` gives the value of the current rows, even if it ran before."""
     a, b = (case.take(rows) for rows in case.parts(2))
     nothing, whole = value_of(case.make()), value_of(case.build())
     for change in ("update", "merge"):
@@ -82,7 +82,7 @@ def within_bounds(case: Case) -> None:
 
 
 def interval_around_value(case: Case) -> None:
-    """An interval is finite, contains the value and widens as the confidence rises; a missing one has a reason."""
+    """An interval is finite, contains the value and widens with the confidence level; an undefined one has a reason."""
     metric = case.build()
     intervals = [metric.interval(confidence) for confidence in (0.5, 0.8, 0.95, 0.999)]
     parts = merge([case.build(case.take(rows)) for rows in case.parts(3)]).interval()
@@ -331,7 +331,7 @@ def table_formats(case: Case) -> None:
 def _has_single_events(case: Case) -> bool:
     """Return whether rows can be passed one at a time.
 
-    The case must have a metric whose rows form no blocks, and its first column must not be a matrix.
+    This is true if the case has a metric whose rows form no blocks, and if its first column is not a matrix.
     """
     has_blocks = case.metric is None or case.metric.make_state().block_column is not None
     return not has_blocks and all(column.ndim == 1 for column in [*case.columns.values()][:1])

@@ -157,7 +157,7 @@ def copy_is_independent(case: Case) -> None:
 
 
 def bytes_round_trip(case: Case) -> None:
-    """from_bytes(to_bytes()), pickle, copy and deepcopy give an equal object, which can count more rows."""
+    """from_bytes(to_bytes()), pickle, copy and deepcopy give an equal object, which counts further rows as usual."""
     a = case.build()
     after = case.build().update(case.next_columns())
     for name, b in _copies(a):
@@ -231,10 +231,7 @@ def _other_metric(thing: Any) -> Any:
 
 
 def absent_class(case: Case) -> None:
-    """States of unknown classes can be loaded, copied, saved and, with one exception, merged.
-
-    A merge that would have to move exact rows to histogram buckets raises an error.
-    """
+    """States of unknown classes can be loaded, copied, saved and merged, unless merging requires histogram buckets."""
     parts = [case.build(case.take(rows)) for rows in case.parts(2)]
     whole, (a, b) = merge([p.to_bytes() for p in parts]), (p.to_bytes() for p in parts)
     merged, folds = whole.to_bytes(), _may_outgrow_limit(whole, parts)

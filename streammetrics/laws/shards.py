@@ -114,7 +114,7 @@ def _at_levels(state: State, whole: State) -> State:
 
 
 def shards_in_any_order(case: Case) -> None:
-    """Sharded metrics, also in slices and windows, give the same bytes for any split of rows and any merge order."""
+    """Sharded metrics, even within slices or windows, give the same bytes for any split of rows and any merge order."""
     units = _random_units(case)
     shards = shards_factory(case)
     wrapped: list[Callable[[], Any]] = [

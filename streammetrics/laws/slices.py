@@ -17,7 +17,7 @@ from .specimens import KEYS, Columns, sample_keys
 
 
 def slices(case: Case) -> None:
-    """Each slice equals a metric of its rows, and `total` equals one of all rows, even if invalid rows are dropped."""
+    """Each slice equals a metric of its rows, and `total` a metric of all rows, even if invalid rows are dropped."""
     keys = _random_keys(case, 1)
     check_each_slice(case, keys, {})
     columns, _ = spoil_rows(case)
@@ -49,7 +49,7 @@ def slices_in_any_order(case: Case) -> None:
 
 
 def slices_of_slices(case: Case) -> None:
-    """In nested slices, an inner slice equals a metric of its rows alone; each outer slice applies the inner limit."""
+    """In nested slices, an inner slice equals a metric of its rows; the inner limit applies in each outer slice."""
     keys = _random_keys(case, 2)
     limits: list[dict[str, Any]] = [{"limit": int(n)} if n < 3 else {} for n in case.rng.integers(0, 6, 2)]
     outer, inner = ({name: column} for name, column in keys.items())
@@ -77,7 +77,7 @@ def slices_of_collections(case: Case) -> None:
 
 
 def collections_of_slices(case: Case) -> None:
-    """If a collection contains a metric and various slices of it, each entry has the same state as it would alone."""
+    """If a collection contains a metric and various slices of it, each entry has the state that it would have alone."""
     keys = _random_keys(case, 2)
     one = {name: keys[name] for name in list(keys)[:1]}
     makers = {"": case.make, "one": slices_factory(case, one, {}), "limited": slices_factory(case, one, {"limit": 1})}

@@ -47,7 +47,8 @@ class OfClasses(ScoredLabels[S, T]):
     num_classes : int, optional
         The number of classes 0, 1, ..., num_classes - 1. `y_score` is then a matrix with one column per class.
     labels : tuple of int, str or bytes, optional
-        The classes, if they are not 0, 1, ...: integers or strings, in the order of the `y_score` columns.
+        The classes, in the order of the `y_score` columns, if they are not 0, 1, 2, and so on. They are integers,
+        strings or bytes.
     """
 
     num_classes: int | None = setting(default=None, low=2, high=1 << 15)

@@ -1,4 +1,4 @@
-"""The names that `dir()` lists; for a family of metrics, such as `sm.ranking`, it lists only the metrics."""
+"""Names that `dir()` lists: those of the package and, for a metric family such as `sm.ranking`, only its metrics."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _is_metric(thing: type) -> bool:
 
 
 def list_public_names(names: Mapping[str, Any]) -> list[str]:
-    """Return the sorted public names of a module, without modules other than the families and those in `MODULES`."""
+    """Return the sorted public names of a module; of the modules among them, keep only families and `MODULES`."""
     return sorted(
         name
         for name, thing in names.items()

@@ -73,7 +73,7 @@ def delta(
         if method != "wilson":
             return Estimate(value, np.sqrt(variance), scale, method, assumption, size - 1, within=within)
         # The sample size n follows from the binomial variance p * (1 - p) / n. First remove the small-sample correction
-        # n / (n - 1) from `variance`.
+        # size / (size - 1) from `variance`.
         plain = variance * (1 - 1 / size)
         positive = np.where(plain > 0, value * (1 - value) / plain, size)
         degrees = None if spread.count is None else _degrees_of_weights(spread.count, size)

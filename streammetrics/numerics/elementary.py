@@ -89,7 +89,7 @@ def _fraction(u: Real) -> Real:
 
 
 def _series(s: Real) -> Real:
-    """Return R(s^2) = log((1 + s) / (1 - s)) / s - 2 for |s| < 0.172, the polynomial in the formula of the logarithm.
+    """Return R(s^2) = log((1 + s) / (1 - s)) / s - 2, the polynomial in the formula of the logarithm, for |s| < 0.172.
 
     The polynomial is evaluated with Estrin's scheme, which lets a processor run several operations at the same time.
     """
@@ -187,7 +187,7 @@ def _exp_of_sum(x: Real, rest: Real) -> Real:
     """Return e^(x + rest), where rest is far smaller than 1.
 
     With x = k * log(2) + r, the result is 2^k * e^r. Here e^r is 1 + r + r * c / (2 - c), where c is a polynomial in r.
-    The factor 2^k is computed as a product of two powers, because 2^k itself may lie outside the range of float64.
+    The factor 2^k is the product of two powers of 2, because 2^k itself may lie outside the range of float64.
     """
     x = np.minimum(np.maximum(x, -746.0), 710.0)
     rounded = x * LOG2_E + ROUND

@@ -216,7 +216,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def exactly(cls, numerator: int | Fraction, denominator: int | Fraction = 1) -> Limits | None:
-        """Return an exact quotient, whose bounds are equal; None if the denominator is 0."""
+        """Return the exact quotient, with equal bounds, or None if the denominator is 0."""
         if not denominator:
             return None
         value = Fraction(numerator) / Fraction(denominator)
@@ -252,7 +252,7 @@ class Limits(NamedTuple):
 
     @classmethod
     def quotients(cls, pairs: Sequence[tuple[int, int]], total: Fraction = ONE) -> Limits:
-        """Return the sum of quotients, divided by `total`; `pairs` contains their numerators and denominators."""
+        """Return the sum of the quotients of `pairs` (numerator, denominator), divided by `total`."""
         low, high = _quotient_of_sum(pairs, total)
         return cls(low, (low + high) / 2, high)
 
@@ -288,11 +288,12 @@ class Limits(NamedTuple):
 
 
 def _quotient_of_sum(pairs: Sequence[tuple[int, int]], total: Fraction) -> tuple[Fraction, Fraction]:
-    """Return bounds on the sum of quotients, divided by `total`; `pairs` contains their numerators and denominators.
+    """Return bounds on the sum of the quotients of `pairs` (numerator, denominator), divided by `total`.
 
-    For a few quotients, the sum is exact, and both bounds are equal. For thousands of quotients, the exact sum would be
-    slow to compute, because its denominator is about the product of all denominators. Each quotient is then truncated,
-    and the bounds differ, but they round to the same float.
+    For up to `FEW_TERMS` quotients, the sum is exact, and both bounds are equal. The exact sum of thousands of
+    quotients would be slow to compute, because its denominator is about the product of all denominators. With more
+    quotients than `FEW_TERMS`, each is therefore truncated. The bounds may then differ, but they round to the same
+    float.
     """
     if len(pairs) > FEW_TERMS and any(top for top, _ in pairs):
         # Truncate every quotient to a multiple of 2**-shift, so that the largest quotient keeps about 256 bits.
@@ -337,7 +338,7 @@ class Mass:
 
     Weights are in units of 2**-60. The integers are stored as digits in base 2**20, so that sums and products of whole
     arrays are fast int64 operations. If the sum over all cells is below 2**30, which is common, each integer is stored
-    as a single digit, which is faster.
+    as a single, longer digit, which is faster.
 
     Parameters
     ----------

@@ -59,8 +59,8 @@ def set_slow_report(report: Callable[[], None]) -> None:
     Parameters
     ----------
     report : callable
-        A function without arguments that prints a message, for example. It runs in another thread while the compilation
-        continues.
+        A function without arguments, for example one that prints a message. It runs in another thread while the
+        compilation continues.
     """
     _REPORTS[:] = [report]
 

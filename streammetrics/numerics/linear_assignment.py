@@ -49,9 +49,9 @@ def max_matching_weight(row: Ints, column: Ints, weight: NDArray[Any]) -> int:
 class _Matching:
     """The maximum weight matching of the rows added so far, with dual prices of rows and columns.
 
-    Prices always satisfy the following conditions. No price is negative. For each pair, the price of its row plus the
-    price of its column is at least its weight or, for a matched pair, equal to its weight. Unmatched rows and columns have
-    a price of 0.
+    Prices always satisfy the following conditions. No price is negative. For each pair, the sum of the row price and
+    the column price is at least the weight of the pair, and equal to it if the pair is matched. Unmatched columns, and
+    rows that have been added but are unmatched, have a price of 0.
     """
 
     def __init__(self, row: Ints, column: Ints, weight: NDArray[Any]) -> None:
@@ -100,7 +100,7 @@ class _Matching:
         # between the two lengths. The conditions in the class docstring then hold again.
         self.column_prices += np.maximum(end - distance, 0)
         self.row_prices[rows] -= end - np.array(lengths, self.row_prices.dtype)
-        # Walk the path backwards, and match every row on it with its new column.
+        # Walk the path backward, and match every row on it with its new column.
         while nearest != FREE:
             row = int(before[nearest])
             self.owners[nearest] = row

@@ -1,7 +1,7 @@
 """Mapping of scores to the buckets of a histogram, and of buckets to the range of their scores.
 
-A higher score never falls into a lower bucket, because scores are mapped to buckets by truncating bits, never by
-rounding. `kernels.histogram` contains the compiled version.
+Scores are mapped to buckets by truncating bits, never by rounding. Truncation preserves order, so a higher score never
+falls into a lower bucket. `kernels.histogram` contains the compiled version.
 
 The functions take the scale of the scores as `real`, and the resolution as `bits`, the base-2 logarithm of the number
 of buckets. On the "probability" scale (`real` is False), buckets divide the 32 octaves (factors of 2) below 1/2. The
@@ -174,9 +174,9 @@ def smallest_scores(bucket: Ints, real: bool, bits: int, *, exact: bool) -> Floa
 
 
 def _bucket_floor(bucket: Ints, base: int, shift: int) -> Floats:
-    """Return the smallest number in each bucket: its bits are those of the bucket, followed by zeros.
+    """Return the smallest number in each bucket: its leading bits identify the bucket, and all other bits are 0.
 
-    The number is 0 for the lowest bucket. `base` contains the bits of the smallest number of the scale, and `shift` is
+    The number is 0 for the lowest bucket. `base` contains the bits of the smallest number on the scale, and `shift` is
     the number of bits that buckets omit.
     """
     words = np.where(bucket > 0, ((base >> shift) + bucket) << shift, 0)

@@ -471,7 +471,7 @@ def decode_setting(value: Any) -> Any:
 def find_differing_settings(ours: dict[str, Any], theirs: dict[str, Any]) -> dict[str, tuple[str, str]]:
     """Compare two dicts of encoded settings, and return both values of each setting that differs, as text.
 
-    A setting that is missing in one dict has its default value there, which is shown as "its default".
+    A setting that is missing from one dict has its default value there, which is shown as "its default".
     """
     both = {
         n: tuple(repr(decode_setting(s[n])) if n in s else "its default" for s in (ours, theirs))

@@ -1,7 +1,7 @@
 """Slice keys, such as ("DE", 3): conversion to their stored form and to JSON, sorting and hashing.
 
-A key is a tuple with one value (an atom) per column. Its hash decides which slices are kept if their number is limited,
-so the hash must be the same in every release.
+A key is a tuple with one value (an atom) per column. If the number of slices is limited, the hashes of the keys decide
+which slices are kept, so the hash of a key must be the same in every release.
 """
 
 from __future__ import annotations
@@ -229,7 +229,8 @@ def hash_key(key: tuple[Any, ...]) -> int:
 def sort_key(key: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the sort key of a slice key, for ``sorted(keys, key=sort_key)``.
 
-    In each column, null comes first, then numbers, booleans and times by value, then strings by their UTF-8 bytes.
+    In each column, null comes first, then integers, booleans, dates and times by value, and then strings, bytes and
+    decimals by the bytes of their stored form.
     """
     return tuple(_sort_atom(atom) for atom in key)
 

@@ -164,7 +164,8 @@ def t_tail(t: Any, df: Any) -> Any:
 def _solve_centre(d: Numbers, df: Numbers) -> Numbers:
     """Solve P(0 < T < t) = d for t by Newton's method.
 
-    The iteration starts below the solution and never exceeds it, because the distribution function is concave there.
+    The iteration starts below the solution and never exceeds it, because the distribution function is concave for
+    t > 0.
     """
     peak = _peak(df)
     t = d / peak

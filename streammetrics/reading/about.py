@@ -110,7 +110,7 @@ class About:
 
     @staticmethod
     def per_instance(function: Callable[[Any], Any]) -> Any:
-        """Declare a field whose value depends on the settings of the metric, such as `extensive` or `value_range`.
+        """Declare that a field, such as `extensive` or `value_range`, depends on the settings of the metric.
 
         Parameters
         ----------

@@ -139,8 +139,8 @@ class NamedAnswers(Answer):
     Parameters
     ----------
     answers : mapping of str to Answer
-        The answers, keyed by name. For a metric, `numbers` yields the value under this name. For a collection inside
-        this collection, `numbers` yields the inner numbers, with this name as a prefix.
+        The answers, keyed by name. For a metric, `numbers` yields the value under its key in this mapping. For an inner
+        collection, `numbers` yields the inner numbers, with the key of that collection as a prefix.
     """
 
     # The value is cached without `cached_property`, which acquires a lock in Python 3.11. Acquiring the lock takes

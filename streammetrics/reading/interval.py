@@ -1,8 +1,8 @@
 """Statistical intervals: estimates with standard errors, and the confidence limits that follow from them.
 
 A metric returns an `Estimate`: a value, its standard error, and the scale on which the error is roughly normal. The
-limits are computed here, in the same way for all metrics. They do not include the certified bounds, which allow for
-computational errors rather than for chance.
+limits are computed here, in the same way for all metrics. They allow only for chance; the certified bounds allow for
+computational errors instead.
 """
 
 from __future__ import annotations
@@ -125,9 +125,10 @@ class Estimate(NamedTuple):
     reason: str | None = None
 
     def limits(self, confidence: float) -> tuple[Any, Any]:
-        """Return the confidence limits as numbers or arrays; NaN if they are undefined or if the standard error is 0.
+        """Return the confidence limits as numbers or arrays; NaN if they cannot be computed.
 
-        The limits lie in the range of the value (`within`), and the value lies between them.
+        The limits lie in the range of the value (`within`), and the value lies between them. Limits that depend on a
+        standard error of 0 are NaN.
         """
         low, high = self._limits_on_scale(confidence) if self.ends is None else self.ends(confidence)
         # If a limit is very close to the value, rounding can put it on the wrong side of the value. If so, set the
@@ -150,15 +151,15 @@ class Estimate(NamedTuple):
 
     @property
     def _is_constant(self) -> Any:
-        """Whether the limits depend on a standard error of 0 (as for a perfect ranking), so they cannot be computed."""
+        """Whether the limits depend on a standard error of 0 (as for a perfect ranking) and thus cannot be computed."""
         return self.ends is None and self.scale != "wilson" and np.asarray(self.error) == 0.0
 
     def _limits_on_scale(self, confidence: float) -> tuple[Any, Any]:
         """Return the limits, computed on `scale` and transformed back, before they are clipped to the range."""
         value, error = (np.asarray(x, np.float64) for x in (self.value, self.error))
         reach = critical_value(confidence, INF if self.degrees is None else self.degrees)
-        # If the value is NaN, or is not on the scale (such as 1 for "logit"), the limits are NaN, so numpy need not
-        # warn.
+        # If the value is NaN or lies outside the scale (as 1 does for "logit"), the limits are meant to be NaN, so
+        # suppress the warnings of numpy.
         with np.errstate(all="ignore"):
             if self.scale == "wilson":
                 size = np.where(np.isnan(error), NAN, np.asarray(self.size, np.float64))

@@ -1,9 +1,9 @@
 """Link functions: scales on which the sampling distribution of an estimate is closer to Student's t distribution.
 
-Proportions and areas use the logit, ratios the logarithm, correlations Fisher's z (artanh), and relative differences
-the difference of two logarithms. Confidence limits are computed on such a scale and transformed back, so they never
-leave the range of the value. By the delta method, the standard error on the scale is the standard error of the value
-divided by the slope of the inverse function. All functions work elementwise on numbers or arrays.
+Proportions and areas under curves use the logit, ratios the logarithm, correlations Fisher's z (artanh), and relative
+differences the difference of two logarithms. Confidence limits are computed on that scale and transformed back, so they
+never leave the range of the value. By the delta method, the standard error on the scale is the standard error of the
+value divided by the slope of the inverse function. All functions work elementwise on numbers or arrays.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class LinkFunction(NamedTuple):
     def limits(self, value: Any, reach: Any) -> tuple[Any, Any]:
         """Return confidence limits that are symmetric about the value on this scale; NaN for values outside the scale.
 
-        `reach` is half the width of the interval in units of the value. The method divides it by the slope, which gives
-        half the width on this scale.
+        `reach` is half the width of the interval in units of the value. Dividing it by the slope gives half the width
+        on this scale.
         """
         inside = self.holds(value)
         known = np.where(inside, value, 0.5)

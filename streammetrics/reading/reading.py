@@ -199,7 +199,7 @@ class Reading:
         return {} if self._details is None else dict(self._details())
 
     def estimate(self, method: str) -> Estimate | None:
-        """Return the value with its standard error for independent rows (or queries or groups); None if it is unknown.
+        """Return the value with its standard error for independent rows, queries or groups; None if no error is known.
 
         `method` is one of the `interval_methods` of the metric, such as "delta".
         """

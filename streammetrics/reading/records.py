@@ -59,8 +59,8 @@ def build_record(metric: Any, reading: Reading, interval: Interval | None) -> di
     return {
         "metric": metric.name,
         "value": value,
-        # Leave the bound columns empty for counts and sums: only a value computed from histograms can differ from its
-        # bounds.
+        # Leave the bound columns empty for values computed from counts and sums, because only values computed from
+        # histograms can differ from their bounds.
         "bound_low": low if certain else None,
         "bound_high": high if certain else None,
         **interval_columns(value, interval),

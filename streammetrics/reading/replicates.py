@@ -35,10 +35,10 @@ class ShardStates:
     Parameters
     ----------
     state : State
-        A state with the shards of all cells, whose last axis is the shard axis.
+        A state whose last axis is the shard axis, with the shards of all cells.
     bounds : int64, shape (n, 2)
         The shards of cell i are at the positions bounds[i, 0] up to, but not including, bounds[i, 1] of `state`. Each
-        position is a whole shard with everything in it, such as all of its classes.
+        position holds a complete shard, including (for example) all of its classes.
     """
 
     state: State

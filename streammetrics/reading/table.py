@@ -286,9 +286,9 @@ def format_bound(record: dict[str, Any]) -> str:
 
 
 def format_interval(record: dict[str, Any]) -> str:
-    """Return the confidence interval as text, or "" if there is none or it does not assume independent units.
+    """Return the confidence interval as text; "" if there is none, or if it does not assume independent units.
 
-    Units are the values of a column, such as users.
+    A unit, such as a user, is identified by a value of the unit column.
     """
     low, high = record["interval_low"], record["interval_high"]
     return "" if record["unit"] is None or math.isnan(low) else f"{format_value(low)} to {format_value(high)}"

@@ -55,7 +55,7 @@ areas ("logit") lie between 0 and 1, and correlations ("fisher") between -1 and 
 
 
 class WideValue(NamedTuple):
-    """A record of the values of one metric whose certified bounds are too wide, used for marks in tables and warnings.
+    """A record of those values of one metric whose certified bounds are too wide, for marks in tables and for warnings.
 
     Parameters
     ----------
@@ -109,8 +109,8 @@ def _range_length(about: About) -> float | None:
 def are_wide(metric: Any, values: Any, lows: Any, highs: Any) -> NDArray[np.bool_]:
     """Return a mask of the values whose bounds are too wide.
 
-    Bounds are too wide if their width exceeds 5 % of the metric's range, or of the value if the metric has no range.
-    Bounds of undefined and infinite values never count as too wide.
+    Bounds are too wide if their width exceeds 5 % of the metric's range, or of the value if this range is unbounded
+    (see `largest_width`). Bounds of undefined and infinite values never count as too wide.
     """
     value, low, high = (np.asarray(numbers, np.float64) for numbers in (values, lows, highs))
     known = np.isfinite(value)
@@ -243,7 +243,7 @@ def warn_of_table(records: Sequence[Mapping[str, Any]], by: Sequence[str], stack
 def wide_of(metric: Any, name: str, reading: Reading) -> list[WideValue]:
     """Return a list with one `WideValue` if the bounds of a reading are wide, otherwise an empty list.
 
-    Cheap checks come first. They usually suffice, because most values are exact or have narrow bounds before rounding.
+    Cheap checks come first. They usually suffice, because most values are exact, or their unrounded bounds are narrow.
     The bounds are computed only if these checks do not rule out wide bounds.
     """
     if not may_be_wide(metric, reading.state) or reading.is_certain or not _is_roughly_wide(metric, reading):

@@ -227,7 +227,7 @@ def build_arm_part(
     rows_of: Mapping[str, int] = MappingProxyType({}),
     colours: Mapping[str, int] = MappingProxyType({}),
 ) -> PagePart:
-    """Return the arm section, with the number of rows, the number of users and their share for each arm, and remarks.
+    """Return the section about arms: the numbers of rows and users and the share of users in each arm, and remarks.
 
     Parameters
     ----------

@@ -45,7 +45,8 @@ class ComparedSides(NamedTuple):
     sides : tuple of NamedSide
         The treatment, and the control.
     pairs : list of (name, comparisons)
-        Comparisons over all rows or by slice, each with a name (possibly empty) for headings and metrics.
+        Comparisons over all rows or by slice, each with a name (possibly empty) that is used in headings and to prefix
+        metric names.
     primary : str or None
         The name of the primary metric, which decides which side is better; by default, the first metric that defines
         which values are better.
@@ -127,7 +128,7 @@ def _add_treatment(
     """Add the sections for one treatment, and return its headline.
 
     `title` is appended to the headings of the sections. If `has_hero` is true, the page also gets a large picture of
-    the primary difference.
+    the difference in the primary metric.
     """
     sides, pairs = compared.sides, compared.pairs
     equal = _find_equal_metrics([c for _, some in pairs for c in list_comparisons(some)], compared.primary)
@@ -193,7 +194,7 @@ def _find_equal_metrics(comparisons: Sequence[Comparison], primary: str | None) 
 
 
 def _collect_notes(pairs: Sequence[tuple[str, Any]], sides: tuple[NamedSide, NamedSide]) -> list[Note]:
-    """Return notes about the comparison over all rows: the effect of covariates, and metrics with Simpson's paradox."""
+    """Return notes on the comparison over all rows: effects of covariates, and metrics that show Simpson's paradox."""
     wholes = [some for _, some in pairs if isinstance(some, Comparisons) and not some.by]
     if len(wholes) != 1:
         return []

@@ -242,7 +242,7 @@ def _build_value_cell(record: Mapping[str, Any], limits: tuple[float, float] | N
 
 
 def _build_count_rows(columns: Sequence[Mapping[str, Any]]) -> list[tuple[str, list[str]]]:
-    """Return the lines below a table of values that show the row counts of each model.
+    """Return the lines that show the row counts of each model below a table of values.
 
     Each line has a label, such as "rows", "positives" or a reason for dropped rows, and one count for each model.
     """

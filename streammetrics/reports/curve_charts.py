@@ -281,7 +281,7 @@ def _build_reliability_chart(curves: list[tuple[TaskScores, Any, Any]]) -> Chart
 
 
 def _format_ratio_range(name: str, p: Any, y: Any, several: bool) -> str:
-    """Return the smallest and largest ratio of predicted (`p`) to observed (`y`) rates over all bins: "0.95 to 1.08".
+    """Return the range, over all bins, of the ratio of predicted (`p`) to observed (`y`) rates, such as "0.95 to 1.08".
 
     The text begins with the name of the model if there are several models.
     """

@@ -159,7 +159,7 @@ def build_difference_grid(changes: Sequence[NumberChange], control: str, share: 
 
 
 def describe_joint_confidence(treatments: int, control: str, confidence: str) -> str:
-    """Return the reason why, with several treatments, each interval has a higher confidence level than `confidence`.
+    """Return the reason why intervals for several treatments each have a higher confidence level than `confidence`.
 
     `treatments` is the number of treatments, `control` is the name of the control, and `confidence` is a text such as
     "95 %".

@@ -179,7 +179,7 @@ def build_scorecard_headline(
     `figures` contains the table rows of each treatment, and `colours` contains the color index of each arm. `forests`
     are the forest plots of slices, `warnings` are sentences about dropped rows, and `notes` are notes about all
     treatments and slices. `has_users` says whether the page contains a table with the number of users in each arm. If
-    so, the headline gives the number of users only together with the planned number.
+    so, the headline gives the number of users only if the planned number is known.
     """
     verdicts = list(card.verdicts.items())
     arm, first = verdicts[0]

@@ -54,9 +54,9 @@ def format_direction(best: Any) -> str:
 
 
 def describe_average(metric: Any) -> str:
-    """Return a description of the average of a metric over classes, such as "macro: the mean of the classes".
+    """Return a description of how a metric is averaged over classes, such as "macro: the mean of the classes".
 
-    The result is empty if the metric has no such average.
+    The result is empty if the metric is not averaged over classes.
     """
     if not getattr(metric, "_class_settings", None):
         return ""
@@ -93,7 +93,8 @@ def build_measure_row(
     tag = read_tag(one.metric)
     percent = is_percent(tag)
     # The page draws improvements on the right, so the interval is mirrored if lower values are better. For a ratio that
-    # is best at 1, a decrease is better if the old value is above 1, so such an interval is mirrored, too.
+    # is best at 1, a decrease is better if the old value is above 1. Its interval is then mirrored as well, except in
+    # forest plots, where all rows share an axis.
     interval = one.relative if percent else one.difference
     half = (interval.high - interval.low) / 2
     if decimals is None:
@@ -155,7 +156,7 @@ def choose_common_decimals(halves: Iterable[float], percent: bool) -> int:
 def choose_word(one: Comparison) -> str:
     """Return the conclusion about side `a` of a comparison: "better", "worse", "unclear", "too few" or "not shown".
 
-    The result is empty if neither high nor low values of the metric are better.
+    The result is empty if the metric does not define which values are better.
     """
     if one.reason is not None or math.isnan(one.difference.low):
         return choose_missing_word(one.reason)
@@ -228,10 +229,10 @@ def build_shared_axis(
     """Return a shared axis for several rows, and its lowest and highest values.
 
     Rows with too little data do not affect the range. Intervals that are much longer than the others are cut off at the
-    ends of the axis. The range includes `overall`, the difference over all rows. `most` is the room for intervals on
-    either side of the differences, as a multiple of the median half-width of the intervals. The ticks divide the axis
-    into at most `steps` steps, or up to twice as many if there would be fewer than two ticks. If `percent` is true, the
-    labels of the ticks are percentages.
+    ends of the axis. The range includes `overall`, the difference over all rows. `most` limits the room for intervals
+    on either side of the differences, as a multiple of the median half-width of the intervals. The ticks divide the
+    axis into at most `steps` steps, or up to twice as many if there would be fewer than two ticks. If `percent` is
+    true, the labels of the ticks are percentages.
     """
     # The range covers the middle 96 % of the differences, plus `most` times the median half-width of the intervals on
     # both sides. If it covered all intervals, one slice with little data would squeeze all the others.
@@ -312,7 +313,7 @@ def describe_slices(rows: Sequence[MeasureRow]) -> str:
 
 
 def describe_hidden_slices(rows: Sequence[MeasureRow]) -> str:
-    """Return a remark on the hidden slices (`rows`), with their number and share of rows; "" if none are hidden."""
+    """Return a remark with the number of hidden slices (`rows`) and their share of the data; "" if there are none."""
     if not rows:
         return ""
     part = sum(r.part for r in rows if math.isfinite(r.part))
@@ -355,7 +356,7 @@ def shorten_reason(reason: str) -> str:
 
 
 def collect_reasons(rows: Sequence[MeasureRow]) -> list[str]:
-    """Return the reasons why metrics have no interval or no conclusion, each preceded by the names of these metrics."""
+    """Return the reasons for missing intervals and conclusions, each preceded by the names of the metrics concerned."""
     ratios = [r.name for r in rows if ONE_IS_BEST in r.sub and r.word == "unclear" and r.bold]
     unclear = [f"{', '.join(ratios)}: the values differ, but it is unclear which one is closer to 1."] if ratios else []
     names: dict[str, dict[str, None]] = {}

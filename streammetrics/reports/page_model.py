@@ -128,7 +128,7 @@ class MeasureRow:
         The conclusion about the difference: "better", "unclear" or "worse"; without an interval, "too few" (too little
         data) or "not shown". A guardrail is "held", "undecided", "breached" or "not shown". The word is "too early"
         before the planned end of an experiment that is not sequential, "withheld" if the verdict is withheld, and empty
-        if neither direction is better.
+        if the metric does not define which values are better.
     reason : str
         The reason why there is no interval.
     ends : tuple of float
@@ -289,7 +289,7 @@ class Page:
         The confidence level of the intervals, such as "95 %".
     joint : str
         Sentences that say why intervals have a higher confidence level than requested (several treatments, or a
-        breached guardrail among several); empty if none do.
+        breached guardrail among several); empty if no interval does.
     """
 
     title: str

@@ -46,7 +46,7 @@ class ArrayValues(NamedTuple):
     value : ndarray
         An array with one number for each name, a single matrix, or an array with one matrix for each name.
     confusions : bool
-        Whether the matrix is a confusion matrix.
+        Whether `value` is a confusion matrix, or an array of confusion matrices.
     """
 
     task: str

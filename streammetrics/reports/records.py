@@ -187,7 +187,7 @@ def build_slice_records(
     min_rows: int = 0,
     confidence: float | None = None,
 ) -> list[Record]:
-    """Return a record (dict) for each slice and metric, sorted by key.
+    """Return a record (dict) for each slice and metric, sorted by key unless `sort` is passed.
 
     The slice "(other)", which contains the rows whose keys were not kept because of a limit, comes last. `top` keeps
     only the slices with the most rows, or the first slices in the order of the table if `sort` or `min_rows` is passed.

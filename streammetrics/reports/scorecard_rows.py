@@ -132,8 +132,8 @@ def _choose_value_decimals(row: ScorecardRow, half: float, decimals: int) -> int
     """Return the number of decimals for the values in a row.
 
     The number is chosen from `half`, the half-width of the interval of the difference. If the difference is relative,
-    values get more decimals until the rounded values agree with the difference, rounded to `decimals` decimals. For
-    example, rounded values of 105 and 104 would contradict a difference of -2 %.
+    values get more decimals until they agree with the difference as it is shown, with `decimals` decimals. For example,
+    values shown as 105 and 104 would contradict a difference of -2 %.
     """
     size = half * abs(row.before) if row.relative else half
     own = choose_decimals(size * (100 if row.rate else 1))

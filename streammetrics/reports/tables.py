@@ -308,7 +308,7 @@ def build_slice_grid(
     min_rows: int = 0,
     confidence: float | None = None,
 ) -> Grid:
-    """Return a table of slices (rows) by metrics (columns); if there are several tasks, each slice has a row for each.
+    """Return a table of slices (rows) by metrics (columns). Each slice has one row for each task.
 
     The parameters are those of `build_grids`.
     """

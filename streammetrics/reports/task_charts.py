@@ -187,14 +187,14 @@ def _build_error_chart(source: ChartSource) -> Iterator[Chart]:
 
 
 def _format_values(values: Sequence[tuple[str, float]]) -> str:
-    """Return a value for each model as text, such as "a −0.02, b 0.31"; no name if there is only one model."""
+    """Return the value of each model as text, such as "a −0.02, b 0.31"; a single value has no name."""
     if len(values) == 1:
         return format_number(values[0][1])
     return ", ".join(f"{name} {format_number(value)}" for name, value in values)
 
 
 def _read_value_shares(state: ValueHistogram) -> tuple[Any, Any]:
-    """Return the midpoint and the share of rows of each bucket of a histogram, without empty buckets."""
+    """Return the midpoint and the share of rows of each nonempty bucket of a histogram."""
     mass = state.mass(0).to_floats()
     some = np.flatnonzero(mass)
     low, high = state.value_bounds()

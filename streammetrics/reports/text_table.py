@@ -156,7 +156,10 @@ class _ColumnLayout:
 
 
 def _break_head(head: str, body: int) -> list[str]:
-    """Split a column name into lines. The name is broken at underscores if it is wider than the values (`body`)."""
+    """Split a column name at underscores into lines that are, if possible, no wider than the values (`body`).
+
+    If the values are narrower than eight characters, lines of up to eight characters are allowed.
+    """
     lines: list[str] = []
     for word in head.split("_"):
         if lines and len(lines[-1]) + len(word) < max(body, 8):

@@ -41,8 +41,8 @@ class AlertStateStore(Protocol):
     def set_alert_state(self, experiment: str, name: str, state: str, *, fence: int | None) -> None:
         """Save the state of the fault whose key is `name`.
 
-        `fence` is the number of the lease under which this server evaluates the experiment. If another server has taken
-        the lease since, LeaseLostError is raised. If `fence` is None, any server can save the state.
+        `fence` is the number of the lease under which this server evaluates the experiment. If another server has since
+        taken the lease, LeaseLostError is raised. If `fence` is None, any server can save the state.
         """
 
 
@@ -92,7 +92,7 @@ def find_faults(evaluation: Evaluation) -> Iterator[Fault]:
 
 
 def find_verdicts(evaluation: Evaluation) -> Iterator[Fault]:
-    """Yield the verdicts that decide an experiment, as `Fault` objects, because faults are announced in the same way.
+    """Yield the verdicts that decide an experiment, as `Fault` objects, because they are announced like faults.
 
     Examples
     --------
@@ -278,15 +278,15 @@ class Alerts:
     def _load(self, experiment: str) -> dict[str, _FaultState]:
         """Load the fault states of an experiment from the store, and return them.
 
-        The states in memory may be out of date, because another server may have changed them.
+        The states in memory may be out of date, because another server may have changed the saved states.
         """
         states = {key: _FaultState.from_json(text) for key, text in self._store.alert_state(experiment).items()}
         self._states |= {(experiment, key): state for key, state in states.items()}
         return states
 
     def _save(self, experiment: str, key: str, state: _FaultState) -> None:
-        # Any server may record a decision, even without the lease, and then delivers the message. For a decision, the
-        # number of the lease (`fence`) is therefore not checked.
+        # Any server may record a decision, even if it does not hold the lease. It then also delivers the message. For a
+        # decision, the number of the lease (`fence`) is therefore not checked.
         is_decision = state.message.get("alert") == DECISION_RECORDED
         fence = None if is_decision else self._fences.get(experiment, 0)
         self._store.set_alert_state(experiment, key, state.to_json(), fence=fence)

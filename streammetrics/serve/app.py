@@ -138,7 +138,7 @@ async def _answer_unexpected_error(request: Request, error: Exception) -> Respon
 
 
 def _build_body_error_handler(max_bytes: int) -> Any:
-    """Return a handler for BodyError. Unless the body arrived too slowly, it discards the rest before it responds."""
+    """Return a handler for BodyError that discards the rest of the body, unless it arrived too slowly, and responds."""
 
     async def answer(request: Request, error: Exception) -> Response:
         assert isinstance(error, BodyError)

@@ -1,4 +1,4 @@
-"""Do calendar arithmetic with days in a time zone. Hours are UTC hours; a day may have 23 or 25 of them.
+"""Do calendar arithmetic with days in a time zone. Hours are UTC hours; when clocks change, a day may have 23 or 25.
 
 A day contains the hours that begin on its date. In a time zone whose offset is not a whole number of hours, such as
 Asia/Kolkata, midnight falls within an hour. This hour belongs to the day on which it begins.

@@ -53,7 +53,7 @@ class Corrections(NamedTuple):
     def close(
         self, definitions: Definitions, experiment: Experiment, fields: Mapping[str, Any], *, by: str
     ) -> dict[str, Any]:
-        """Close the source in the field `source`: it is not expected to post from the hour in the field `hour` onward.
+        """Close the source in the field `source`: from the hour in the field `hour` onward, it need not post.
 
         The definition gets a new version, in which `closed` contains the source. The field `reason` says why.
 

@@ -24,8 +24,8 @@ METRICS = ("ctr", "auc", "normalized_entropy", "latency_p95", "click_per_user")
 COUNTRIES = (
     "br", "de", "fr", "gb", "id", "in", "jp", "mx", "us", "za", "ar", "au", "ca", "cl", "es", "it", "ke", "kr", "ng", "pl",
 )  # fmt: skip
-# The mean logit of the click probability. With this mean and the spread between users below, about 9 % of impressions
-# are clicked.
+# The mean logit of the click probability. With this mean and the spread between users (`USER_SPREAD`), about 9 % of
+# impressions are clicked.
 BASE_LOGIT = -2.6
 # The standard deviations, on the logit scale, of the users' random effects and of the prediction errors.
 USER_SPREAD, ROW_SPREAD = 0.7, 0.5

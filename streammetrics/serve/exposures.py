@@ -22,7 +22,7 @@ def count_exposures(metrics: Any, exposures: Any) -> Any:
     ----------
     metrics : Sliced or MetricCollection
         The metrics of the experiment, with the same settings as in the other workers. They must include a `PerUnit`
-        metric. They do not change, and any rows in them are ignored.
+        metric. They do not change, and any rows that they have already counted are ignored.
     exposures : table
         One row for each user: the first exposure. The table contains the unit and slice columns and a column of ones
         (`exposed`), but not the outcome columns.

@@ -1,4 +1,4 @@
-"""Provide a Grafana dashboard for the Prometheus metrics."""
+"""Provide a Grafana dashboard for the Prometheus metrics that this package exports."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class Journal(NamedTuple):
         return decision
 
     def annotate(self, experiment: Experiment, hour: Any, text: Any, *, by: str) -> Annotation:
-        """Add a remark about an hour to the charts over time, for example that a new release was deployed.
+        """Add a remark about an hour (for example, that a new release was deployed) to the charts over time.
 
         Raises
         ------

@@ -151,7 +151,7 @@ class JournalRoutes(NamedTuple):
     # -- for people ---------------------------------------------------------------------------------------------------
 
     def _find_experiment(self, request: Request) -> tuple[Any, Experiment | Response]:
-        """Return the person who sent a request, and either the requested experiment or an error response."""
+        """Return the person who sent a request (None without access), and the experiment or an error response."""
         name = request.path_params["id"]
         person = self.reader(request, name)
         if isinstance(person, Response):

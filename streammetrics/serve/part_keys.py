@@ -40,7 +40,7 @@ class PartKey(NamedTuple):
 
 
 class RowCounts(NamedTuple):
-    """The number of counted rows in a part, and the number of dropped rows for each reason, as a JSON object."""
+    """The number of counted rows in a part, and a JSON object with the number of dropped rows for each reason."""
 
     rows: int = 0
     dropped: str = "{}"

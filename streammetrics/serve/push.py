@@ -127,7 +127,7 @@ def read_token(token: str | None) -> str:
             f"the token of a worker is missing; create one with 'streammetrics serve token EXPERIMENT', and set "
             f"{TOKEN_VARIABLE} in the environment, or pass token="
         )
-    # Refuse a token that is not printable ASCII here. Otherwise, http.client would show the token in its error message.
+    # Refuse a token that is not printable ASCII, because http.client would show it in its error message.
     if not (token.isascii() and token.isprintable()):
         raise InvalidInputError(
             f"the token must contain only printable ASCII characters; check {TOKEN_VARIABLE} in the environment, "
@@ -197,11 +197,11 @@ def _post_once(address: str, data: bytes, headers: Mapping[str, str], timeout: f
     except urllib.error.HTTPError as error:
         with error:
             return _parse_response(error.code, error.read(MAX_ANSWER_BYTES), error.headers)
-    # The status 0 tells the caller that the server did not respond.
+    # Status 0 tells the caller that the server did not respond.
     except urllib.error.URLError as error:
         reason = error.reason
         return PushResponse(0, getattr(reason, "strerror", None) or str(reason))
-    # The status 0 tells the caller that the server did not respond.
+    # Status 0 tells the caller that the server did not respond.
     except (OSError, http.client.HTTPException) as error:
         return PushResponse(0, str(error) or type(error).__name__)
 
@@ -209,8 +209,8 @@ def _post_once(address: str, data: bytes, headers: Mapping[str, str], timeout: f
 def _parse_response(status: int, body: bytes, headers: Any) -> PushResponse:
     """Return the response with the server's message.
 
-    If another server or a proxy responded, a success status is replaced with an error status. For other statuses, the
-    message then contains only the status code.
+    If another server or a proxy reports success, the status is replaced with an error status. For any other status that
+    it reports, the message contains only the status code.
     """
     try:
         fields = json.loads(body)

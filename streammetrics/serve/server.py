@@ -1,4 +1,4 @@
-"""Run the dashboard with uvicorn, with limits on the time and size of request headers."""
+"""Run the dashboard with uvicorn, and limit the size of request headers and the time to receive them."""
 
 from __future__ import annotations
 

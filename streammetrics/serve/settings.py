@@ -58,7 +58,7 @@ class ServerSettings:
     watch : str or None
         A local folder, or an fsspec URL, whose files are read as parts.
     watch_seconds : float
-        The number of seconds between two scans of this folder.
+        The number of seconds between two scans of the `watch` folder.
     clock : callable
         Returns the time, in seconds since 1970.
     """

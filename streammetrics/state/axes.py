@@ -79,9 +79,9 @@ class Vocabulary:
     Parameters
     ----------
     kind : str
-        The type of the keys, such as "integer" or "timestamp" (see `KINDS`). For shard numbers, it names the type of
-        the unit, as in "shard of integer". A vocabulary without keys has the kind "", so that states with equal content
-        are equal.
+        The type of the keys, such as "integer" or "timestamp" (see `KINDS`). For shard numbers, it also names the
+        type of the IDs that were hashed, as in "shard of integer". A vocabulary without keys has the kind "", so that
+        states with equal content are equal.
     values : array of integers, or tuple of bytes
         The keys: strings as UTF-8 bytes, dates as days since 1970, and timestamps as microseconds since 1970.
     """

@@ -1,7 +1,8 @@
-"""The first and the last block (such as a query) of the logs that a state has counted.
+"""The first and last blocks of the logs that a state has counted.
 
-If two workers each count some of the rows of a query, the merged state counts the query twice. When a log is cut inside
-a query, the query is at the end of one part and at the start of another. `BlockEnds.join` detects this.
+A block is a group of adjacent rows that belong together, such as the rows of a query. If two workers each count some of
+the rows of a query, the merged state counts the query twice. When a log is cut inside a query, the query is at the end
+of one part and at the start of another. `BlockEnds.join` detects this.
 
 The ends depend on how a log was cut, so they are not part of the content of a state: values, equality and digests do
 not depend on them.
@@ -58,8 +59,8 @@ class BlockEnds:
         """Return the first and last blocks of all parts together, or None if no part has any.
 
         A part that was itself merged from several parts is not compared with the union of several earlier parts. With
-        many ends on both sides, a query that is in both by chance, such as a user who was active on two days, would
-        often cause an error.
+        many ends on both sides, an ID that occurs on both by chance, such as that of a user who was active on two days,
+        would often cause an error.
 
         Raises
         ------
@@ -87,6 +88,6 @@ class BlockEnds:
 
 def _take_sample(blocks: set[Id]) -> frozenset[Id]:
     """Return the blocks; if there are more than twice MAX_ENDS, return a sample of MAX_ENDS blocks."""
-    # Select the blocks with the smallest hashes. A block that is in the sample of one part's first blocks is then also
-    # likely to be in the sample of another part's last blocks.
+    # Select the blocks with the smallest hashes, so that a block that is among the last blocks of one part and the
+    # first blocks of another is likely to be in both samples or in neither.
     return frozenset(blocks if len(blocks) <= 2 * MAX_ENDS else sorted(blocks, key=hash)[:MAX_ENDS])

@@ -418,7 +418,7 @@ class CellTable(Statistic):
 
 
 def _drop_empty(state: Table, parts: Mapping[str, Any] | None = None) -> Table:
-    """Remove the cells that have no rows, unused keys, and the optional parts that add no information."""
+    """Remove empty cells, unused keys, and optional parts that add no information."""
     # Remove inner cells before front cells, because a front cell that loses all of its inner cells may be empty.
     if state.cells.inner_keys is not None and not (state.inner_row_counts > 0).all():
         state = state.take_inner(np.flatnonzero(state.inner_row_counts > 0))

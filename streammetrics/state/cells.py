@@ -32,7 +32,7 @@ class Cells:
         The axes that separate the front cells.
     keys : int64 of shape (front cells, columns)
         The key of each front cell. For each column of each axis, it contains the rank of the value, or a negative
-        number for a missing or dropped key (see `axes`). Keys are sorted and unique.
+        number for a missing or dropped key (see the module `axes`). Keys are sorted and unique.
     vocabularies : tuple of Vocabulary
         The distinct keys of each column, sorted.
     inner_keys : int64 of shape (cells, 1 + columns), optional

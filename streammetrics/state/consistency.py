@@ -67,7 +67,7 @@ class RowWeight:
         return RowWeight(self.rows.sum(axis=axis), total)
 
     def equals(self, other: RowWeight) -> bool:
-        """Return whether the rows, and the excess if both have one, equal those of `other` (broadcast if necessary)."""
+        """Return whether the row counts and, if neither is None, the excesses are equal; shapes are broadcast."""
         if self.excess is None or other.excess is None:
             return bool((self.rows == other.rows).all())
         return bool((self.rows == other.rows).all() and (self.excess == other.excess).all())
@@ -203,7 +203,7 @@ def _bound_weight(rows: Ints, excess: Array | None) -> NDArray[np.float64]:
     else:
         weights += to_approximate_floats(excess)
     # The relative error of each float is below 2**-45. If the weights are small, the sum of w - 1 almost cancels the
-    # number of rows, so the total weight can be smaller than the rounding error. Therefore subtract an error
+    # number of rows, so the total weight can be smaller than the rounding error. Therefore also subtract a margin
     # proportional to the number of rows.
     return weights * (1 - 2.0**-20) - rows * 2.0**-40
 

@@ -126,7 +126,7 @@ def carry(form: str, array: Array) -> Array:
 
 
 def is_saturated(square: Array) -> Any:
-    """Return whether a sum of squares has reached CEILING, at which it then remains.
+    """Return whether a sum of squares has reached CEILING, where it stays from then on.
 
     The first axis of `square` contains the two integers of the sum. The result is elementwise over the other axes.
     """

@@ -103,7 +103,7 @@ def to_dense(state: CellTable, *, weighted: bool) -> Ints:
 
 
 def encode_flats(state: CellTable) -> bytes:
-    """Encode all parts, except the histogram, of a state without axes; return b"" if the state has no rows."""
+    """Encode all parts of a state without axes, except its histogram; return b"" if the state has no rows."""
     if not len(state):
         return b""
     pieces = []

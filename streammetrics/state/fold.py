@@ -51,8 +51,8 @@ def fold(states: Sequence[S], *, sign: int = 1) -> S:
     Raises
     ------
     IncompatibleStateError
-        Keys have different types, a part does not support subtraction, two states contain something that may occur only
-        once (such as the same partition of groups), or the rows to subtract were not counted.
+        Keys have different types, a part does not support subtraction, two states contain something that only one of
+        them may contain (such as a given partition of groups), or the rows to subtract were not counted.
     CounterOverflowError
         A count or a sum would leave its range.
     """
@@ -201,9 +201,9 @@ def _find_common_levels(
 ) -> Array:
     """Return the levels at which the sum of all states has few enough buckets, for histograms of pairs of numbers.
 
-    A level determines a bucket width. `common` contains the highest level of each new cell in any state, or is None.
-    For each state, `at` contains the indices of the new cells to which its cells are added; `cells` is the number of
-    new cells.
+    A level determines a bucket width. `common` contains, for each new cell, the highest level of the cells that are
+    added to it; it may be None. For each state, `at` contains the indices of the new cells to which its cells are
+    added; `cells` is the number of new cells.
     """
     assert part.level is not None
     bits, sides_by_state = getattr(states[0], part.bits), []

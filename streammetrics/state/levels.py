@@ -76,7 +76,7 @@ NEVER = 1023
 
 
 def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
-    """Return the bucket of each number at its level (bucket width), the same with and without compiled kernels."""
+    """Return the bucket of each number at its level (bucket width); compiled kernels and numpy give the same result."""
     numbers = np.ascontiguousarray(numbers, np.float64)
     if numbers.size > MANY and kernel_registry.has_kernels():
         out = np.empty(numbers.shape, np.uint64)
@@ -96,9 +96,9 @@ def find_buckets(numbers: Floats, levels: Any, bits: int) -> Buckets:
 
 
 def find_octave_start(octave: Ints, bits: int) -> Ints:
-    """Return, for each octave, the offset to add to the leading bits of a number to get the number of its bucket.
+    """Return, for each octave, the offset that turns the leading bits of a number into the index of its bucket.
 
-    Buckets are numbered by their distance from the bucket of 0. The octave of a number is its binary exponent minus
+    Buckets are indexed by their distance from the bucket of 0. The octave of a number is its binary exponent minus
     that of the bucket width.
     """
     # Octaves up to `bits` have 2**bits buckets each. In octaves from FRACTION on, every float64 has its own bucket.
@@ -294,7 +294,8 @@ def find_lowest_levels(entries: Entries, levels: Ints, bits: int, outputs: int, 
             ordered = np.sort((group << 10) | (NEVER - joins[pairs]))
             level = NEVER - (ordered[first[many] + pair - 1] & NEVER)
             out[many] = np.maximum(out[many], np.minimum(level - lower, HIGHEST))
-    # Keep a group at level 0, where it is exact, if each of its numbers equals the edge nearer to 0 of its new bucket.
+    # Keep a group at level 0, where it is exact, if each of its numbers equals the near edge (the one closer to 0) of
+    # the bucket that it would move to.
     if floor is None:
         loses = levels > 0
         loses[groups[rebucket_edges(near, out[groups], bits) != near]] = True

@@ -84,8 +84,8 @@ def bucket_to_place(buckets: Buckets, bits: int) -> Ints:
     """Return the place of each bucket: its signed distance from the bucket of 0."""
     # The distance of a bucket from the bucket of 0 includes the large number OFFSET. Replace it with 2**(bits + 11), so
     # that the differences between places of positive and negative numbers are small enough for 32 bits. The places of
-    # positive numbers remain positive, because fewer than 2**(bits + 11) buckets on either side of 0 have a relative
-    # width.
+    # positive numbers remain positive, because fewer than 2**(bits + 11) buckets on either side of 0 are so close to 0
+    # that `bits` limits their width.
     signed = buckets.astype(np.int64) - ZERO
     return np.asarray(np.sign(signed) * (np.abs(signed) - OFFSET + (1 << (bits + 11))) * (signed != 0))
 
@@ -140,7 +140,7 @@ def _merge_views(parts: list[Entries]) -> Entries:
 
 
 def decode_places(codes: Buckets, cells: Ints, least: Ints) -> tuple[Ints, Ints]:
-    """Decode the codes of pairs to the places of x and y (signed distances from the bucket of 0).
+    """Decode the codes of pairs into the places of x and y (signed distances from the bucket of 0).
 
     `least` contains the lowest places of x and y in each cell (such as a slice).
     """

@@ -29,15 +29,15 @@ S = TypeVar("S", bound="CellTable")
 
 
 def apply_limits(state: S) -> S:
-    """Limit the number of keys of each axis, and count the rows of the remaining keys under the key OTHER.
+    """Limit the number of keys of each axis, and count the rows of all keys beyond the limit under the key OTHER.
 
-    The pinned keys and the `axis.limit` other keys with the smallest hashes are kept.
+    The pinned keys are kept, and so are the `axis.limit` keys with the smallest hashes among those not pinned.
     """
     return _apply(state, limits=True, keeps=False)
 
 
 def expire_epochs(state: S) -> S:
-    """Keep the newest `axis.keep` epochs of each axis, counting epochs without rows; combine older ones as EXPIRED."""
+    """Keep the newest `axis.keep` epochs of each axis (empty epochs count too); combine older ones as EXPIRED."""
     return _apply(state, limits=False, keeps=True)
 
 

@@ -97,9 +97,10 @@ class Statistic(Settings):
         Parameters
         ----------
         into : dict of str to array
-            Copies of the parts, to be changed in place. The first axis of an array runs over the cells. Carries between
-            the integers of a sum need not be propagated. A histogram is a list: append (cells, places, weights) to it,
-            where places are bucket numbers, and weights is None for rows without weights.
+            Copies of the parts, to be changed in place. The first axis of an array runs over the cells. If a sum
+            consists of several integers, carries between them need not be propagated. A histogram is a list: append
+            (cells, places, weights) to it, where places are bucket numbers, and weights is None for rows without
+            weights.
         at : int64 of shape (n,)
             The cell of each row.
         **columns : array
@@ -163,7 +164,7 @@ class Statistic(Settings):
         return True
 
     def select_folded_cells(self, exact: Entries, many: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Return a mask of the cells (such as slices) whose rows, stored with exact values, are converted to buckets.
+        """Return a mask of the cells (such as slices) whose exact rows (not yet in buckets) are converted to buckets.
 
         Parameters
         ----------
@@ -184,8 +185,8 @@ class Statistic(Settings):
     def bucket_codes(self, exact: Entries) -> tuple[Array, NDArray[np.bool_]]:
         """Return the bucket of each exact row (its place in the histogram), and whether its value is rounded.
 
-        The counter of a state with several cells calls this method and `find_flags` to convert rows to buckets. A
-        statistic whose counters convert rows in another way need not define the two methods.
+        The code that counts rows in a state with several cells calls this method and `find_flags` to convert rows to
+        buckets. A statistic whose rows are converted in another way need not define the two methods.
         """
         raise NotImplementedError
 

@@ -40,8 +40,8 @@ class ScoreBins(State, tag="score_bins"):
 
     Notes
     -----
-    The product of weight and score of each row is rounded to a multiple of 2**-60. The sums of these products are
-    therefore exact integers. A bin takes 32 bytes, or 16 bytes if the state keeps no sums of scores.
+    The product of the weight and the score of each row is rounded to a multiple of 2**-60. The sums of these products
+    are therefore exact integers. A bin takes 32 bytes, or 16 bytes if the state keeps no sums of scores.
     """
 
     n_bins: int = setting(default=15, low=1, high=1 << 24)
@@ -121,5 +121,5 @@ class ScoreBins(State, tag="score_bins"):
         return [(high << LOW_BITS) + low for high, low in self.scores.tolist()]
 
     def predicted_sum(self, i: int) -> Any:
-        """Return the exact sum of the weighted scores in bin `i`, each of which was rounded when it was counted."""
+        """Return the exact sum of the weighted scores in bin `i`; each of them was rounded when it was counted."""
         return units_to_fraction(fixed_to_int(self.scores[i]))

@@ -63,7 +63,8 @@ class ByLabel(KnownClasses):
     num_labels : int, optional
         The number of labels; a row has a 0/1 value and a score for each label.
     num_classes, labels
-        The classes; a row has one class and a score for each class. Each class is counted against the rest.
+        The number of classes, or the list of classes; a row has one class and a score for each class. Each class is
+        counted against the rest.
 
     Notes
     -----
@@ -128,7 +129,7 @@ class ByLabel(KnownClasses):
 
     @property
     def empty_binary(self) -> State:
-        """An empty state of the binary statistic, with the same values for all settings that both statistics have."""
+        """An empty state of the binary statistic, with this statistic's values for the settings that the two share."""
         ours = {f: v for f, v in self.settings.items() if f not in OWN_SETTINGS}
         return self.binary(**ours)
 
@@ -238,8 +239,8 @@ class LabelDecisions(ByLabel, DecisionCounts, tag="label_decisions"):
     ----------
     top_k : int, optional
         The number of labels to predict for each row: those with the highest scores. Among labels with equal scores, the
-        first are chosen. Unless `above` is true, the threshold is compared with the decision for each label (1 or 0)
-        rather than with its score, so the threshold should be 0.5. Without `top_k`, every label whose score reaches
+        first are chosen. Unless `above` is true, the decision for each label (1 or 0) then replaces its score in the
+        comparison with the threshold, so the threshold should be 0.5. Without `top_k`, every label whose score reaches
         the threshold is predicted.
     above : bool
         With `top_k`: whether the score of a predicted label must also reach the threshold.

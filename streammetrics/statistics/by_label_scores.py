@@ -1,4 +1,4 @@
-"""Score histograms for each label, each class against the rest (one-vs-rest), and the highest-scoring class."""
+"""Score histograms of each label, of each class against the rest (one-vs-rest), and of the highest-scoring class."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ LONE = (1 << 25) + 2
 
 
 class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
-    """A score histogram for every label: exact scores in cells (such as slices) with few rows, else buckets of scores.
+    """A score histogram for every label, with exact scores in small cells (such as slices) and buckets in large cells.
 
     Parameters
     ----------
@@ -183,7 +183,7 @@ class LabelScores(ByLabel, ScoreHistogram, tag="label_scores"):
     def _strip_labels(self, entries: Entries) -> Entries:
         """Remove the label from the code of each entry, so that the codes are those of a `ScoreHistogram`."""
         # The code of an exact score has two words. The lowest bit of the high word is the highest bit of the score. The
-        # other bits contain the label and are removed.
+        # other bits of the high word contain the cell (such as a slice) and the label, and are removed.
         if entries.high is not None:
             one = self.empty_binary
             return replace(entries, shift=type(one).exact.shift(one), high=entries.high & U4(1))

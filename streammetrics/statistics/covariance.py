@@ -46,7 +46,8 @@ class MeanEstimates(NamedTuple):
         for i, a in enumerate(slopes):
             for j, b in enumerate(slopes):
                 total = total + a * b * self.covariance[i][j]
-        # Rounding of the squares can make the total slightly negative, which `maximum` corrects. NaN stays NaN.
+        # The covariances may come from sums of rounded squares, so rounding can make the total slightly negative.
+        # Replace a negative total with 0; NaN stays NaN.
         return np.maximum(total, 0.0)
 
 

@@ -44,7 +44,7 @@ class Contingency(NamedTuple):
     unit : int
         The integer that represents a weight of 1.
     weight_rounding : Fraction
-        The largest relative error of a weight that results from rounding it to a multiple of 2**-60.
+        The largest relative error of a weight, caused by rounding the weight to a multiple of 2**-60.
     """
 
     joint: NDArray[Any]
@@ -154,7 +154,7 @@ class DiscoveredPairs(DiscoveredNames, PairCounts, tag="found_pairs"):
     def _class_ranks(self) -> tuple[Ints, Ints]:
         """Return the ranks of the classes that occur, and the ranks of the true and the predicted class of each pair.
 
-        The rank of a class is its position among all classes in ascending order. The second array has one row with two
+        The rank of a class is its position among all classes in ascending order. The second array has a row of two
         ranks for each pair. Pairs of weight 0 are left out.
         """
         inner = self.cells.inner_keys

@@ -1,4 +1,4 @@
-"""HyperLogLog: an estimate of the number of distinct keys from a few thousand registers."""
+"""HyperLogLog: an estimate of the number of distinct keys from a fixed number of one-byte registers."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class DistinctKeys(KeyKinds, tag="distinct"):
 
     @property
     def used_registers(self) -> int:
-        """The number of registers that any key has selected: a lower bound on the number of distinct keys."""
+        """The number of registers that at least one key has selected: a lower bound on the number of distinct keys."""
         return int((self.registers > 0).sum())
 
     def estimate(self) -> float:

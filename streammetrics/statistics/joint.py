@@ -33,7 +33,7 @@ MAX_CHECKED_CELLS = 256
 
 
 def _rows_by_cell(exact: Entries) -> list[PairRows]:
-    """Return, for each cell (such as a slice) that keeps exact pairs (x, y), these pairs with their row counts."""
+    """Return the exact pairs (x, y) and their row counts for each cell (such as a slice) that keeps exact pairs."""
     names, begins = np.unique(exact.cells, return_index=True)
     ends = [*begins[1:], len(exact)]
     return [
@@ -68,8 +68,8 @@ class JointHistogram(State, tag="joint_buckets"):
     another hash function. It is needed for values that have the same hash in the fourth view. The module
     `state.pair_levels` describes the views of cells with buckets.
 
-    An exact row takes 64 bytes. A bucket with rows takes 16 bytes. There are at most 2**(2 * bits + 6) buckets of pairs
-    with rows, and fewer if x and y are correlated.
+    A row in a cell with exact pairs takes 64 bytes. A bucket that contains rows takes 16 bytes. There are at most
+    2**(2 * bits + 6) such buckets of pairs, and fewer if x and y are correlated.
     """
 
     columns: tuple[str, ...] = setting(default=("y_true", "y_pred"))

@@ -117,7 +117,7 @@ class KeyCounts(State, tag="key_counts"):
 
     @property
     def unit(self) -> int:
-        """The integer that represents a weight of 1 in weights such as `masses`: 1, or 2**60 if rows have weights."""
+        """The number of units in a weight of 1 (see `masses`): 1, or 2**60 if rows have weights."""
         return 1 if self.excess is None else UNIT
 
     @cached_property
@@ -133,7 +133,7 @@ class KeyCounts(State, tag="key_counts"):
 
     @cached_property
     def masses(self) -> list[int]:
-        """The weights of the keys in ascending order, as Python integers in units of 1 / `unit`.
+        """The weights of the keys, sorted from smallest to largest, as Python integers in units of 1 / `unit`.
 
         Weights of 0 are left out.
         """

@@ -24,7 +24,8 @@ from .key_kinds import KeyKinds
 __all__ = ["SALT", "KeySample", "hashes_at_one_level", "thin_keys"]
 
 # The salt of the hash that selects keys. It must never change, because saved states contain hashes. It differs from all
-# other salts, so that a sample of keys is independent of other random choices by key, such as the choice of a shard.
+# other salts, so that the sample is independent of all other random choices that depend on the key, such as the choice
+# of a shard.
 SALT = 0x44495354494E4354
 ALL = np.uint64((1 << 64) - 1)
 # The largest level. At level L, only hashes with at least L leading zeros are kept. At level 60, only 16 of the 2**64
@@ -48,8 +49,8 @@ class KeySample(KeyKinds, tag="key_sample"):
     -----
     This is Wegman's adaptive sampling (Flajolet 1990). The level and the kept keys depend only on the set of keys, not on
     their order or on merges. At level 0, a cell keeps all keys. Each further level halves the expected number of keys,
-    so a cell that has exceeded the limit keeps at least about limit / 2 keys. A key takes 12 bytes. It is identified by
-    64 bits, which are exact for an integer and a hash for any other key.
+    so a cell that has exceeded the limit still keeps about limit / 2 keys or more. A key takes 12 bytes. It is
+    identified by 64 bits, which represent an integer exactly and any other key by a hash.
     """
 
     limit: int = setting(default=1 << 16, low=16, high=float(1 << 24))
@@ -111,7 +112,7 @@ class KeySample(KeyKinds, tag="key_sample"):
 
     @property
     def share(self) -> float:
-        """The expected share of all distinct keys in the sample; the state must have only one cell (slice)."""
+        """The expected share of distinct keys that the sample contains; the state must have only one cell (slice)."""
         return float(np.ldexp(1.0, -int(self.level)))
 
 

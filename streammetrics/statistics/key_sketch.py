@@ -26,7 +26,7 @@ GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 class KeySketch(KeyKinds, tag="key_sketch"):
-    """A count-min sketch: `depth` tables of counters; in each table, a hash of the key selects one counter.
+    """A count-min sketch: `depth` tables of counters, in each of which a hash of the key selects one counter.
 
     Parameters
     ----------
@@ -91,11 +91,11 @@ class KeySketch(KeyKinds, tag="key_sketch"):
 
     @property
     def unit(self) -> int:
-        """The integer that represents a weight of 1 in `max_weight_of`: 1, or 2**60 if rows have weights."""
+        """The number of units in a weight of 1 (see `max_weight_of`): 1, or 2**60 if rows have weights."""
         return 1 if self.rows.excess is None else UNIT
 
     def max_weight_of(self, key: Any) -> int:
-        """Return an upper bound on the weight of a key, in units of 1 / `unit`: its smallest counter."""
+        """Return an upper bound on the weight of a key, in units of 1 / `unit`: the smallest counter of the key."""
         counters = self.rows
         weight_at = dict(
             zip(

@@ -1,4 +1,4 @@
-"""Score histograms of each class against each other class, for one-against-one AUC."""
+"""Score histograms for each pair of classes, from which one-vs-one AUC is computed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions that compute a value (term) for each row from two columns or two vectors, such as a loss or a distance."""
+"""Functions that compute a term (a value such as a loss or a distance) for each row from one or more columns."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class TermRows:
         return np.clip(np.where(positive, s, 1.0 - s), self.eps(role), 1.0 - self.eps(role)), False
 
     def is_above(self, role: str, threshold: float) -> NDArray[np.bool_]:
-        """Return whether each score is at least `threshold`, rounded to the dtype of the scores."""
+        """Return whether each score is at least `threshold`, which is first rounded to the dtype of the scores."""
         column = self.columns[role]
         return np.asarray(column.values >= round_thresholds((threshold,), column.source, column.values.dtype)[0])
 
@@ -248,7 +248,7 @@ def cosine_similarity(rows: TermRows) -> Floats:
 
 
 def rater_count(rows: TermRows, k: float) -> Floats:
-    """Return the number of raters who chose class k in each row."""
+    """Return, for each row, the number of raters who chose class k."""
     return rows["ratings"][:, int(k)]
 
 
@@ -259,7 +259,7 @@ def rater_pairs(rows: TermRows) -> Floats:
 
 
 def agreeing_pairs(rows: TermRows) -> Floats:
-    """Return the number of ordered pairs of raters who chose the same class in each row."""
+    """Return, for each row, the number of ordered pairs of raters who chose the same class."""
     return sum_columns([n * (n - 1.0) for n in rows["ratings"].T])
 
 

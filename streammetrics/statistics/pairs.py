@@ -1,6 +1,7 @@
 """Counts of concordant, discordant and tied pairs of rows, from a joint histogram of two numbers x and y.
 
-If rows are in buckets, the order of some pairs is unknown. The counts of these pairs give certified bounds.
+If rows are in buckets, the order of some pairs is unknown. The counts of these pairs yield certified bounds on rank
+correlations and similar results.
 """
 
 from __future__ import annotations
@@ -131,7 +132,7 @@ class Pairs:
 
     @property
     def half_tied_pairs(self) -> int:
-        """The weight of the pairs that share the bucket of x or the bucket of y, but not both.
+        """The weight of the pairs whose rows are in the same bucket of x or in the same bucket of y, but not both.
 
         For such a pair, it is unknown which row has the larger x (or y). If every bucket of x contains only one value,
         the pairs in the same bucket of x are known to be tied and are left out. The same applies to y.
@@ -387,7 +388,7 @@ def _split_halves(words: Array) -> tuple[Array, Array]:
 
 
 def _hash32(x: Array, *, second: bool = False) -> Array:
-    """Return the upper 32 bits of the first or second 64-bit hash of each number, as the kernel computes them."""
+    """Return the upper 32 bits of the first or second 64-bit hash of each number, computed as in the kernel."""
     x = x ^ SECOND if second else x
     for factor in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         x = (x ^ (x >> U8(33))) * U8(factor)

@@ -76,7 +76,7 @@ def mask_retrieved(columns: Mapping[str, Any]) -> NDArray[np.bool_]:
 def with_full_mask(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Return synthetic test columns with the column `mask` set to 1 in every row.
 
-    Tests insert invalid values and expect an error, but values in masked rows are not checked.
+    Tests insert invalid values and expect an error, but values in rows with a 0 in `mask` are not checked.
     """
     return columns | ({"mask": np.ones_like(columns["mask"])} if "mask" in columns else {})
 
@@ -152,8 +152,7 @@ class QuerySums(State):
 
     def steps(self, like: Like) -> Iterable[Step]:
         # The kernel receives an empty array in place of sums that are not needed. Sums of terms that can exceed 1 are
-        # not needed if there are no such terms. Sums with squared weights are not needed until the first batch with
-        # weights.
+        # needed only if there are such terms. Sums with squared weights are needed from the first batch with weights.
         own = type(self)
         unbounded = np.array([parse_term(t)[0] in self.unbounded for t in self.terms], np.int64)
         exact, heavy = bool(unbounded.any()), like.has_weights or "w2" in like.present
@@ -187,7 +186,7 @@ class QuerySums(State):
         self._check_pairs()
 
     def _check_pairs(self) -> None:
-        """Raise StateFormatError if a sum exceeds its upper bound, for example more hits than relevant documents.
+        """Raise StateFormatError if a sum exceeds its upper bound, as when hits outnumber relevant documents.
 
         The upper bound of a sum is the sum of another measure (see `upper_measures`).
         """

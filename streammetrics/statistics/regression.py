@@ -78,7 +78,8 @@ class RegressionSums(WeightedRows, tag="regression_sums"):
         - "hit@0.5": 1 if both y and p are at least 0.5, else 0
         - "either@0.5": 1 if y or p is at least 0.5, else 0
 
-        The suffix "^2" denotes the square of a term. Standard errors need squares if rows have no weights.
+        The suffix "^2" denotes the square of a term. If rows have no weights, standard errors are computed from these
+        squares.
     domain : {"real", "log1p", "positive_pred", "nonnegative", "positive"}
         The range of the columns. With "real", the columns can contain any numbers; with "log1p", numbers above -1. With
         the other domains, the prediction is above 0, and the target is any number ("positive_pred"), at least 0

@@ -333,12 +333,12 @@ class LabelRows(RowMeans, tag="label_rows"):
         - "overlap@0.5": the sets have a common label
         - "contain@0.5": all true labels are predicted
         - "belong@0.5": all predicted labels are true
-        - "row_f@2.0@0.5": F-beta of the row, here with beta 2.0; beta 0.0 is precision, and inf is recall
+        - "row_f@2.0@0.5": F-beta of the row for beta 2.0 (beta 0.0 gives precision, and beta inf gives recall)
         - "row_jaccard@0.5": the Jaccard index of the sets
         - "lack_f@2.0@0.5": 1 if F-beta is 0/0 (which "row_f" counts as 0), else 0
 
-        With "top3" instead of 0.5, the labels of the three highest scores are predicted. With "top3:0.5", these labels
-        must also score at least 0.5.
+        With "top3" instead of 0.5, the labels with the three highest scores are predicted. With "top3:0.5", these
+        labels must also score at least 0.5.
     num_labels : int
         The number of labels per row.
     column : {"y_score", "y_pred"}
@@ -456,7 +456,7 @@ class LabelSets(NamedTuple):
 
     @classmethod
     def of(cls, true: NDArray[np.bool_], selected: NDArray[np.bool_]) -> LabelSets:
-        """Count the labels of each row, from masks (rows x labels) of the true and of the predicted labels."""
+        """Count the labels of each kind in each row, from masks (rows x labels) of the true and predicted labels."""
         return cls(*(np.count_nonzero(part, axis=1) for part in (true & selected, true, selected)))
 
     def term(self, name: str, beta: float = 1.0) -> NDArray[Any]:

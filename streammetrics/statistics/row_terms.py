@@ -1,4 +1,4 @@
-"""Exact sums of terms: values, such as a loss, that are computed for each row from two columns or two vectors.
+"""Exact sums of terms: values, such as a loss, that are computed for each row from one or more columns.
 
 The module `pair_terms` defines the terms.
 """
@@ -38,7 +38,7 @@ WIDE = ("distributions", "vectors", "forecasts", "ratings")
 
 
 class RowTerms(RowMeans, tag="row_terms"):
-    """Exact sums of terms: values, such as a loss, that are computed for each row from two columns or two vectors.
+    """Exact sums of terms: values, such as a loss, that are computed for each row from one or more columns.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Operations on the entries of score histograms: row counts by cell (such as a slice), score or bucket, and label."""
+"""Operations on entries of score histograms, which count rows by cell (such as a slice), score or bucket, and label."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def concat_entries(a: Entries, b: Entries) -> Entries:
 
 
 def has_negative_weight(entries: Entries) -> bool:
-    """Return whether the weight of any entry (row count plus the sum of weight - 1) is negative."""
+    """Return whether any entry has a negative weight: its row count plus the sum of (weight - 1) over its rows."""
     if entries.excess is None:
         return False
     high, counts = entries.excess[:, 0], entries.counts

@@ -1,9 +1,9 @@
 """Functions that compute the AUC, average precision and Kolmogorov-Smirnov distance from a score histogram.
 
-Each metric has two functions: one for a state with a single cell, and one that computes all cells of a state (such as
-slices) in one call. The functions count in integers and divide at the end. In a score histogram, the code of an entry
-is a score (or a bucket of scores), followed by the label as the last bit. In sorted entries, the negatives of a score
-are therefore directly followed by its positives, and one pass over the entries is enough for each result.
+Each metric has two functions: one for a state with a single cell, and one that computes the values of all cells (such
+as slices) of a state in one call. The functions count in integers and divide at the end. In a score histogram, the code
+of an entry is a score (or a bucket of scores), followed by the label as the last bit. In sorted entries, the negatives
+of a score are therefore directly followed by its positives, and one pass over the entries is enough for each result.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ NAN = float("nan")
 ROUNDING = 2.0**-45
 OFF = 2.0**-92
 # `count_pairs_without` can count the rows of a cell (such as a slice) in an array with a counter for every bucket and
-# label. It does so only if all cells together need at most MANY_PLACES such counters, or at most DENSE times as many
-# counters as the shards have entries.
+# label. It does so only if all cells together need at most MANY_PLACES such counters, or at most DENSE counters for
+# each entry of the shards.
 MANY_PLACES = 1 << 20
 DENSE = 16
 # An upper bound on the rounding error of a difference between two shares (numbers from 0 to 1) in float64.
@@ -269,8 +269,8 @@ def _round_outward(quotient: Floats, divisor: Floats, dividend: Ints, way: int) 
     If `way` is -1, the result is a lower bound. If `way` is 1, it is an upper bound. `quotient` is dividend / divisor,
     rounded to nearest.
     """
-    # `whole` + `rest` is exactly quotient * divisor (Dekker 1971). `off` is negative if `quotient` is not the required
-    # bound, because it is above the exact quotient for a lower bound, or below it for an upper bound.
+    # `whole` + `rest` is exactly quotient * divisor (Dekker 1971). `off` is negative if `quotient` is on the wrong side
+    # of the exact quotient: above it for a lower bound, or below it for an upper bound.
     whole, rest = two_product(quotient, divisor)
     off = ((whole - dividend) + rest) * way
     return np.where(off < 0, np.nextafter(quotient, way * np.inf), quotient)
@@ -335,7 +335,7 @@ def average_precisions(state: ScoreHistogram) -> CellBounds:
 
 
 def ks_distances(state: ScoreHistogram) -> CellBounds:
-    """Return the Kolmogorov-Smirnov distance between the scores of both classes in every cell (such as a slice).
+    """Return the Kolmogorov-Smirnov distance between the scores of the two classes in every cell (such as a slice).
 
     The values have certified bounds.
     """
@@ -388,7 +388,7 @@ class PositiveScores(NamedTuple):
     P : DoubleDouble
         The weight of all positives of each cell.
     step : float
-        The number of rows by which the integral in `limits` starts later: 0.5, or 0 if rows have weights.
+        The number of rows by which `limits` shifts the range of its integral: 0.5, or 0 if rows have weights.
     """
 
     a: DoubleDouble
@@ -421,12 +421,12 @@ class PositiveScores(NamedTuple):
         """Return certified lower and upper bounds on the average precision of each cell.
 
         The order of the rows within a bucket is unknown. The average precision is highest if the positives of every
-        bucket come before its negatives, and lowest if they come after them. To compute the lowest value, add the
-        precisions at all positives of a bucket. The integral of the precision over the weight of the positives is a
-        lower bound on this sum. If rows have weight 1, the bound becomes tighter: the integral can start half a row
-        later, because the precision is a concave function of the number of positives. The precision at a positive is
-        then at least its mean over one row, from half a row before to half a row after the positive. In a bucket with
-        one positive, the sum has a single term, which needs no bound.
+        bucket come before its negatives, and lowest if they come after them. In the lowest case, a bucket contributes
+        the sum of the precisions at its positives. The integral of the precision over the weight of these positives is
+        a lower bound on this sum. If rows have weight 1, the range of the integral can be shifted up by half a row,
+        which gives a tighter bound: the precision is a concave function of the number of positives, so the precision at
+        a positive is at least the mean precision from half a row before to half a row after the positive. In a bucket
+        with one positive, the sum has a single term, which needs no bound.
         """
         a, c, tp, fp = (x.high for x in self[:4])
         P = np.repeat(self.P.high, np.diff(self.starts))
@@ -553,8 +553,8 @@ def _largest_distance(tp: Mass, fp: Mass, P: int, N: int) -> Fraction:
     """Return the exact maximum of |tp / P - fp / N| over all scores.
 
     `tp` and `fp` are cumulative weights of the positives and negatives, and `P` and `N` are the total weights of the
-    positives and negatives. The differences are first computed in floats. The largest differences are then computed
-    again and compared with integer arithmetic.
+    positives and negatives. The differences are first computed in floats. The largest ones are then compared
+    exactly: times P * N, they are integers.
     """
     rough = np.abs(tp.to_floats() / float(P) - fp.to_floats() / float(N))
     near = np.flatnonzero(rough >= rough.max() - NEAR)

@@ -132,8 +132,8 @@ class DistinctScores(NamedTuple):
     """The distinct scores of one cell (such as a slice) in ascending order, with row counts by label.
 
     If rows are in buckets, the elements are the buckets that have rows and, above each of them, the next bucket. If
-    this next bucket is empty, it represents all empty buckets up to the next one with rows. The search for the first
-    bucket at which a cumulative sum reaches a given number therefore has the same result as a search among all buckets.
+    this next bucket is empty, it represents all empty buckets up to the next one with rows. A search for the first
+    bucket at which a cumulative sum reaches a given number therefore gives the same result as a search of all buckets.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
 
     @property
     def buckets(self) -> int:
-        """The number of buckets per cell (such as a slice); 1 if `bits` is None, so that there are no buckets."""
+        """The number of buckets per cell (such as a slice), or 1 if there are no buckets (`bits` is None)."""
         return 1 if self.bits is None else count_buckets(self.bits, self.real)
 
     @property
@@ -295,9 +295,9 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         If a cell must be converted, more rows never undo this decision. Whether a cell is in buckets therefore does not
         depend on how its rows were split into states and merged.
         """
-        # If the real scores of a cell lie in a narrow range, such as 0.70 to 0.72, they fall into few buckets, which
-        # would lose much precision. Such a cell stays exact until its scores occupy enough buckets, or until it has too
-        # many distinct scores.
+        # If the real scores of a cell lie in a narrow range, such as 0.70 to 0.72, they fall into few buckets, and
+        # conversion to buckets would lose much precision. Such a cell stays exact until its scores occupy enough
+        # buckets, or until it has too many distinct scores.
         if self.folds_by_rows or not many.any():
             return many
         assert self.bits is not None
@@ -324,7 +324,7 @@ class ScoreHistogram(ScoresByLabel, tag="scores"):
         return self._bucket_entries(exact.cells, place, exact), self.find_flags(exact.select(lost))
 
     def _bucket_places(self, exact: Entries) -> tuple[Array, Array]:
-        """Return the code (2 * bucket + label) of each score, and whether its bucket represents a different score."""
+        """Return the code (2 * bucket + label) of each score, and whether rounding to the bucket changes the score."""
         assert self.bits is not None
         if kernel_registry.has_kernels():
             place, lost = np.empty(len(exact), U4), np.empty(len(exact), np.bool_)

@@ -20,7 +20,7 @@ __all__ = ["SoftSums"]
 
 
 class SoftSums(ScoreTerms, tag="soft_sums"):
-    """Exact sums of terms over rows with a score and a target in [0, 1]; the other settings are those of `ScoreTerms`.
+    """Exact sums of terms over rows with a score and a target in [0, 1], with one more setting than `ScoreTerms`.
 
     Parameters
     ----------
@@ -119,7 +119,7 @@ class SoftSums(ScoreTerms, tag="soft_sums"):
         return total if self.large is None else total + exact_to_fraction(self.large[i])
 
     def estimate_means(self, *names: str) -> MeanEstimates:
-        """Estimate the means over rows of a term, of the target (named "label"), or of both, with their covariances."""
+        """Estimate the mean over all rows of a term, the target (named "label"), or both, with their covariances."""
         weight = self._weight_units()
         squared = weight if self.w2 is None else fixed_to_int(self.w2)
         sums, products, overflowed = [], {(-1, -1): squared}, False if self.w2 is None else is_saturated(self.w2)

@@ -103,7 +103,7 @@ class Step:
         - "sample_weight": the weight of each row; empty if rows have no weights
         - "at": the cell of each row; empty if the state has only one cell
         - "ones": a weight of 1 for each row
-        - "front": the cell of each row along the axes of the state (such as slices)
+        - "front": the slice of each row, not divided further by group or class; empty if the state has no slices
     checks : bool
         Whether, in a state with only one cell, the kernel itself checks labels and scores. If it finds a bad value, it
         returns 1 and leaves every array unchanged. All other kernels return 0 and cannot fail.

@@ -103,7 +103,7 @@ class ScoreTerms(State):
 
 
 class TermSums(ScoreTerms):
-    """Exact sums of terms, row counts and weights for each label; the settings are those of `ScoreTerms`.
+    """Row counts, weights and exact sums of terms for each label; the settings are those of `ScoreTerms`.
 
     Notes
     -----
@@ -160,7 +160,7 @@ class TermSums(ScoreTerms):
 
 
 class ScoreSums(TermSums, tag="score_sums"):
-    """Exact sums of terms, such as the log loss, for each label; the other settings are those of `ScoreTerms`.
+    """Exact sums of terms, such as the log loss, for each label, with one more setting than `ScoreTerms`.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ class ScoreSums(TermSums, tag="score_sums"):
         return total if self.large is None else total + exact_to_fraction(self.large[i])
 
     def estimate_means(self, *names: str) -> MeanEstimates:
-        """Estimate the means over rows of a term, of the label (named "label"), or of both, with their covariances.
+        """Estimate the mean over all rows of a term, the label (named "label"), or both, with their covariances.
 
         At most one of the names may be a term, because the state does not keep the products of two terms.
         """

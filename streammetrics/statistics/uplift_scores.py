@@ -94,7 +94,7 @@ def _subtract_digits(whole: Mass, part: Mass) -> Any:
     """Subtract the digits of `part` from those of `whole`, one by one.
 
     No digit borrows from the next one, so individual digits of the result can be negative. No number in `part` may be
-    larger than the same number in `whole`.
+    larger than the corresponding number in `whole`.
     """
     count = max(len(whole.digits), len(part.digits))
     return whole.pad_digits(count) - part.pad_digits(count)

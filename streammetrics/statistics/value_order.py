@@ -71,12 +71,13 @@ def quantile_of(state: ValueHistogram, q: float, output: int) -> Limits | None:
 def weight_below(
     whole: ValueHistogram, shards: ValueHistogram, at: NDArray[np.int64], q: float
 ) -> NDArray[np.float64] | None:
-    """Return three weights of each shard, as an array of shape (3, shards); None if the histogram has several outputs.
+    """Return the weight of each shard up to a quantile of its cell, and up to both edges of the quantile's bucket.
 
-    The three weights are the weight below the bucket that contains the quantile of the whole cell, the weight up to
-    this quantile, and the weight up to the end of the bucket. A shard contains the rows of a random subset of the units
-    (such as users) of a cell (such as a slice). In the bucket of the quantile, the share of weight below the quantile
-    is assumed to be the same for every shard as for the whole cell.
+    The result is an array of shape (3, shards), or None if the histogram has several outputs. Its rows are the weight
+    below the bucket that contains the quantile of the whole cell, the weight up to this quantile, and the weight up to
+    the end of the bucket. A shard contains the rows of a random subset of the units (such as users) of a cell (such as
+    a slice). In the bucket of the quantile, the share of weight below the quantile is assumed to be the same for every
+    shard as for the whole cell.
 
     Parameters
     ----------

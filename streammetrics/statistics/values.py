@@ -1,4 +1,4 @@
-"""The histogram of numbers in buckets of adaptive width. It gives certified bounds on every quantile."""
+"""A histogram of numbers in buckets of adaptive width, with certified bounds on every quantile."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class ValueHistogram(State, tag="value_buckets"):
 
     @cached_property
     def output_starts(self) -> Ints:
-        """The index of the first entry of each output in the row counts by bucket, followed by the number of entries."""
+        """The index in `rows` of the first entry of each output, followed by the number of entries."""
         return levels.find_group_starts(self.rows, self.outputs, self.outputs)
 
     def _output_entries(self, output: int) -> Entries:
@@ -223,9 +223,9 @@ class ValueHistogram(State, tag="value_buckets"):
             )
         if bits == self.bits:
             return self
-        # Convert each bucket by converting its edge nearer to 0. This edge belongs to the bucket, so the wider bucket that
-        # contains the edge contains the whole bucket. `canonicalize` raises the level of a cell if its values occupy
-        # too many buckets.
+        # For each bucket, find the wider bucket that contains its edge nearer to 0. This edge belongs to the old
+        # bucket, so the wider bucket contains all of the old one. `canonicalize` raises the level of a cell if its
+        # values occupy too many buckets.
         new, entries = self.with_settings(bits=bits), self.cells.tallies["rows"]
         level = self.read_cells_named("level").reshape(-1)[levels.number_groups(entries, self.outputs)]
         buckets = levels.find_buckets(levels.compute_near_edges(entries.codes, level, self.bits), level, bits)

@@ -16,8 +16,8 @@ from .step import NOTHING, Like
 
 __all__ = ["WeightedRows", "check_columns"]
 
-# The maximum number of sums of a state for which a kernel checks values while it sums them. Such a kernel first copies
-# all sums, so that it can restore them if it finds an invalid value. The limit keeps this copy cheap.
+# A kernel checks values while it sums them only if the state has at most this many sums. Such a kernel first copies all
+# sums, so that it can restore them if it finds an invalid value. The limit keeps this copy cheap.
 MAX_CHECKED_SUMS = 16
 RESERVED_ROLES = ("sample_weight", "at", "front", "ones")
 
@@ -42,7 +42,7 @@ class WeightedRows(State):
         return own.rows, own.excess if like.has_weights else NOTHING
 
     def value_limits(self, like: Like, terms: int) -> NDArray[np.float64]:
-        """Return the valid range of each column of numbers, for a kernel that checks and sums them together.
+        """Return the valid range of each column of numbers, for a kernel that both checks and sums the numbers.
 
         Such a kernel is faster than two separate ones, because it reads each column only once. A row of the result has
         four elements: the smallest and the largest valid absolute value of a nonzero number; the lower bound of all
@@ -65,7 +65,7 @@ class WeightedRows(State):
 
 
 def check_columns(state: Any) -> None:
-    """Raise ValueError unless the setting `columns` of a state contains one name or two different names."""
+    """Raise ValueError unless the setting `columns` of a state is one or two different names, none of them reserved."""
     columns = state.columns
     if len(columns) not in (1, 2) or len({*columns, *RESERVED_ROLES}) != len(columns) + len(RESERVED_ROLES):
         raise ValueError(f"{type(state).__name__}: expected one column or two different columns, found {columns!r}")

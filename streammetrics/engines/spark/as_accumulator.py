@@ -14,7 +14,7 @@ __all__ = ["make_empty_metrics"]
 
 
 def make_empty_metrics(metrics: Any, by: str | Iterable[str] = ()) -> MetricLike:
-    """Return an empty object with the settings of `metrics`; if `by` names columns, an empty `Sliced` by them.
+    """Return an empty object with the settings of `metrics`, sliced by the columns in `by`, if there are any.
 
     Raises
     ------

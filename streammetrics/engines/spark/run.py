@@ -38,7 +38,7 @@ Names = tuple[str, ...]
 
 
 class RowGrouping(NamedTuple):
-    """The columns that identify groups or queries, all rows of which must be counted in the same task.
+    """The columns that identify groups or queries; all rows of a group or query must be counted in the same task.
 
     Parameters
     ----------
@@ -121,7 +121,7 @@ class Evaluated:
     Parameters
     ----------
     state : Metric, MetricCollection or Sliced
-        The metrics of all rows. They can be saved, and merged with the metrics of other days.
+        The metrics of all rows. They can be saved, and merged with other metrics, such as those of another day.
     """
 
     state: Any

@@ -49,7 +49,7 @@ class Sink:
     Raises
     ------
     InvalidInputError
-        If the metrics, such as GroupAUC, need all rows of a group in one micro-batch, which a stream cannot guarantee;
+        If a metric such as GroupAUC needs all rows of a group in one micro-batch, which a stream cannot guarantee;
         if a row is invalid; if the file is missing, although the micro-batch is not the first one of the stream; or if
         the number of a micro-batch neither equals the number of the last one nor follows it, so rows are missing or
         repeated.

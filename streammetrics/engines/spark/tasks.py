@@ -107,7 +107,7 @@ def build_fold_task(
 
 
 def merge_task(batches):  # type: ignore[no-untyped-def]
-    """Merge all states that a task receives, which must have the same metrics and settings, and yield the result."""
+    """Merge all states that a task receives, and yield the result; their metrics and settings must be the same."""
     states, size = list[bytes](), 0
     for batch in batches:
         for state in batch.column("state"):

@@ -187,8 +187,8 @@ class AUC(ByRows, tag="auc"):
     multi_class : {"ovr", "ovo"}
         How to compare several classes. "ovr": each class with all others. "ovo": each pair of classes, on the rows of
         these two classes only (Hand and Till 2001), for at most 256 classes. By default, "ovo" keeps the scores of up
-        to 65,536 rows exactly (at most 2**22 / C**2 rows for C classes, which takes 64 MiB). With more rows it uses
-        histograms of 2**10 buckets.
+        to 65,536 rows exactly, or of up to 2**22 / C**2 rows for C classes if that is fewer (at most 64 MiB). With more
+        rows it uses histograms of 2**10 buckets.
     average : {"macro", "micro", "weighted", "samples", None}
         How to combine the values of several classes or labels. "macro": their mean. "micro": one value for the rows of
         all classes or labels together. "weighted": their mean, weighted by the number of positives of each class or
@@ -202,8 +202,9 @@ class AUC(ByRows, tag="auc"):
     with float16 and bfloat16 scores, or if there are at most `limit` rows. For float32 scores at 16 bits, the bounds
     are typically value ± 2e-5 to 7e-5, whereas the true error is about 1e-6. All probabilities below 2**-33 share
     one bucket, and all probabilities within 2**-33 of 1 share another. More bits do not split these two buckets. If
-    most scores that share a bucket are in these two, `explain()` recommends passing logits, with `scale="logit"`.
-    Weights are rounded to multiples of 2**-60, which affects only weights below 2**-8; the bounds allow for that.
+    most scores that share a bucket are in these two buckets, `explain()` recommends passing logits, with
+    `scale="logit"`. Weights are rounded to multiples of 2**-60, which affects only weights below 2**-8; the bounds
+    allow for that.
 
     An update takes about 1 ns per row (10 ns with `exact=True`), and `compute()` takes 1 ms. The definition matches
     scikit-learn's `roc_auc_score`. The value is undefined if all rows have the same class. `interval()` returns DeLong's
@@ -293,7 +294,7 @@ class AUC(ByRows, tag="auc"):
 
     @property
     def _least(self) -> Fraction:
-        """The smallest possible value: 0 for the full area, negative for a standardized part of the area."""
+        """The smallest possible value: 0 for the full area; for a standardized part, it can be above or below 0."""
         return ZERO if self._full else standardise_area(ZERO, Fraction(self.min_fpr), self._rate)
 
     def of(self, state: ScoresByLabel) -> Limits | None:
@@ -364,10 +365,10 @@ class AveragePrecision(ByRows, tag="average_precision"):
     The value treats the scores of a bucket as equal. The bounds are sums over buckets. For a bucket with `a` positives
     and `c` negatives, TP and FP are the counts above it, S = TP + FP + c and x = a / S. The upper bound is the sum of
     (a / P) * (TP + a) / (TP + FP + a), which assumes that the positives of each bucket come first. The lower bound is
-    the sum of (a * TP / S + (FP + c) * (x - log(1 + x))) / P. It assumes that they come last, and replaces the sum over
-    rows with an integral. Without weights, the precision at a positive is at least its mean from half a row before to
-    half a row after the positive. The integral can therefore start half a row later, which adds 1/2 to TP and S. Bounds
-    are rounded outward. Memory and time are the same as for AUC.
+    the sum of (a * TP / S + (FP + c) * (x - log(1 + x))) / P. It assumes that the positives come last, and replaces
+    the sum over rows with an integral. Without weights, the precision at a positive is at least its mean from half a
+    row before to half a row after the positive. The integral can therefore start half a row later, which adds 1/2 to TP
+    and S. Bounds are rounded outward. Memory and time are the same as for AUC.
 
     Examples
     --------

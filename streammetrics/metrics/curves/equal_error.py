@@ -16,7 +16,7 @@ __all__ = ["EqualErrorRate"]
 class EqualErrorRate(AtThreshold, tag="equal_error_rate"):
     """Equal error rate: the error rate at the threshold where the false positive and false negative rates are equal.
 
-    Formula: (FPR + FNR) / 2 at the threshold with the smallest |FPR - FNR|, or the higher value if two thresholds tie.
+    Formula: (FPR + FNR) / 2 at the threshold with the smallest |FPR - FNR|, or at the higher threshold if two tie.
 
     Notes
     -----

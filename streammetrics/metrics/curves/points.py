@@ -160,7 +160,7 @@ class Curve(OfClasses[Any, Any], ScoredMetric[Any]):
         then matrices with one column per label.
     tolerance : float
         The largest distance allowed between the curve and the line through the returned points, 1 / 4096 by default.
-        Both axes have length 1. Points that are not needed for this accuracy are left out; 0 keeps all points.
+        Both axes run from 0 to 1. Points that are not needed for this accuracy are left out; 0 keeps all points.
     """
 
     about = About(
@@ -218,7 +218,7 @@ def curves_of(metric: Curve, state: Any) -> Reading:
 def gap_of(state: ScoresByLabel) -> float:
     """Return the largest possible distance between the true curve and the line through its points at bucket edges.
 
-    Both axes have length 1. The result is 0 if scores are exact or the curve is undefined.
+    Both axes run from 0 to 1. The result is 0 if scores are exact or the curve is undefined.
     """
     if state.is_exact or one_class(state) is not None:
         return 0.0
@@ -326,8 +326,8 @@ class DETCurve(Curve, tag="det_curve"):
         fnr[0] = tpr[0] + 1
         thresholds = np.r_[np.inf, state.thresholds(steps.cells)]
         first = max(int(np.count_nonzero(fpr == 0)) - 1, 0)
-        # The curve ends at the first threshold without a false negative. FNR was computed from the number of missed
-        # positives, so it is 0 only if none is missed; 1 - TPR could round to 0 earlier.
+        # Thresholds descend here, and the curve ends at the first one without a false negative. FNR was computed from
+        # the number of missed positives, so it is 0 only if none is missed; 1 - TPR could round to 0 earlier.
         part = slice(first, int(np.count_nonzero(fnr > 0)) + 1) if self.reason(state) is None else slice(None)
         fpr, fnr, thresholds = fpr[part], fnr[part], thresholds[part]
         keep = corners(fpr, fnr, self.tolerance)[::-1]

@@ -101,9 +101,9 @@ class ScoredMetric(ScoredLabels[ScoresByLabel, T]):
 def _read_histograms(metric: ScoredValue, state: Any) -> Reading | None:
     """Return one `Reading` with arrays of the values of all cells (such as slices) of a histogram.
 
-    Return None if the values have to be computed one by one: if the state is not a `ScoreHistogram`, or if the metric
-    has no function that handles all cells together, that is, neither `_read_all_cells` (which is used only for rows
-    without weights) nor `_standard_errors`.
+    Return None if the values have to be computed one by one. This is the case if the state is not a `ScoreHistogram`,
+    or if the metric has no function that handles all cells together. There are two such functions: `_read_all_cells`
+    (used only for rows without weights) and `_standard_errors`.
     """
     if type(state) is not ScoreHistogram:
         return None

@@ -95,7 +95,7 @@ class AtThreshold(ScoredValue):
 
 
 class OfThreshold(OwnNumber):
-    """The reading (value and details) of a two-class metric at its chosen threshold, which the details contain."""
+    """The reading (value and details) of a two-class metric; its details contain the chosen threshold."""
 
     def _details(self) -> dict[str, Any]:
         return {"threshold": self.metric.threshold_of(self.state)}
@@ -260,8 +260,8 @@ class RecallAtPrecision(BestThreshold, tag="recall_at_precision"):
 
     Notes
     -----
-    If no threshold has this precision, the value is 0 and `threshold()` is infinity, as in torchmetrics. The upper bound
-    assumes that the positives have the highest scores in each bucket. Memory and time are the same as for AUC.
+    If no threshold reaches this precision, the value is 0 and `threshold()` is infinity, as in torchmetrics. The upper
+    bound assumes that the positives have the highest scores in each bucket. Memory and time are the same as for AUC.
 
     Examples
     --------

@@ -91,7 +91,7 @@ def _totals(state: ScoresByLabel) -> tuple[int, int, int]:
 
 
 class Lift(TopRows, tag="lift"):
-    """Lift (positives in the top rows relative to as many random rows) or cumulative gain (share of all positives).
+    """Lift (positive rate of the top rows / of all rows) or cumulative gain (share of all positives in the top rows).
 
     Formula: gain = TP / P for the `fraction` of rows (or weight) with the highest scores; lift = gain / fraction.
 
@@ -134,7 +134,7 @@ class Lift(TopRows, tag="lift"):
 
 
 class PrecisionAtKRows(TopRows, tag="precision_at_k_rows"):
-    """Precision among the k highest-scoring rows in all the data, such as the cases that a team can review.
+    """Precision among the k highest-scoring rows of all the data, for example the k cases that a team can review.
 
     Formula: TP / k for the k rows (or weight k) with the highest scores; if there are fewer than k rows, the share of
     positives among all rows.

@@ -2,9 +2,9 @@
 
 This module contains Qini and uplift curves, and metrics of the areas under them.
 
-These metrics compare treated and control rows among the rows with the highest scores. All rows of a bucket (or all rows
-with equal scores) are counted together. At a threshold inside a bucket, each cumulative count is between its values
-before and after the bucket; this gives the bounds.
+These metrics compare treated and control rows among the rows with the highest scores. All rows of a bucket (a range of
+scores) are counted together, or all rows with equal scores if scores are exact. At a threshold inside a bucket, each
+cumulative count is between its values before and after the bucket; the bounds on an area follow from this.
 """
 
 from __future__ import annotations
@@ -168,14 +168,14 @@ class UpliftArea(UpliftMetric):
         low, high = (value, value) if state.is_exact else path.limits(self.kind)
         chance, unit = self._unit(state)
         parts = (Fraction(x - chance) / Fraction(unit) for x in (min(low, value), value, max(high, value)))
-        # If the treatment does harm, the best order can be worse than a random order, so `unit` can be negative. Dividing
-        # by it swaps the lower and upper bounds; sorting restores their order.
+        # If the treatment does harm, the area that `_perfect` returns can be smaller than that of a random order, so
+        # `unit` can be negative. Dividing by it swaps the lower and upper bounds; sorting restores their order.
         return Limits(*sorted(parts)).widen(ROUNDING / abs(Fraction(unit)))
 
     def _unit(self, state: Any) -> tuple[float, float]:
         """Return the two numbers that turn an area into the value: the number to subtract and the number to divide by.
 
-        The divisor is 0 if it is so small that it could be a rounding error.
+        A divisor that is so small that it could be a rounding error is returned as 0.
         """
         totals = [mass.total() for mass in state.arms()]
         nt, nc, yt, yc = totals
@@ -271,7 +271,7 @@ class QiniCoefficient(UpliftArea, tag="qini"):
 
 
 class AUUC(UpliftArea, tag="auuc"):
-    """Area under the uplift curve: the gain from treating the rows with the highest scores, over all shares of rows.
+    """Area under the uplift curve: the gain from treating the highest-scoring rows, averaged over all shares of rows.
 
     Formula: (A - B) / (A* - B). A is the area under the uplift curve (y_t / n_t - y_c / n_c) * n. At each point, the n
     rows with the highest scores are n_t treated rows (y_t of them positive) and n_c control rows (y_c of them

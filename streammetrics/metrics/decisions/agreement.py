@@ -36,7 +36,7 @@ class ConfusionMatrix(DecisionMetric[NDArray[Any]], tag="confusion_matrix"):
     Parameters
     ----------
     num_labels : int
-        The number of 0/1 labels in a row. The value is then an array of shape (num_labels, 2, 2), with one matrix per
+        The number of 0/1 labels per row. The value is then an array of shape (num_labels, 2, 2), with one matrix per
         label, as in scikit-learn's `multilabel_confusion_matrix`.
     normalize : {None, "true", "pred", "all"}
         The divisor of each count, as in scikit-learn's `confusion_matrix`. "true": the number of rows with the same
@@ -200,12 +200,12 @@ class ErrorRate(DecisionShare, tag="error_rate"):
 
 
 class BalancedAccuracy(WholeMatrix, tag="balanced_accuracy"):
-    """Balanced accuracy: the mean recall over classes with rows; for two classes, the mean of recall and specificity.
+    """Balanced accuracy: the mean recall of the true classes that occur; for two, the mean of recall and specificity.
 
     Parameters
     ----------
     adjusted : bool
-        Whether the value A is adjusted for chance: (A - 1/K) / (1 - 1/K) for K classes with rows. For two classes, this
+        Whether the value A is adjusted for chance: (A - 1/K) / (1 - 1/K) if K true classes occur. For two classes, this
         is Informedness.
 
     Notes

@@ -202,9 +202,9 @@ class AveragedDecision(Several[State], DecisionMetric[Any]):
         return self._with_average(super().name)
 
     def _view(self, state: Any) -> Any:
-        """Return the argument to pass to `of`, `reason` and `slack` for a two-class state, such as its four counts.
+        """Return the object (such as four counts) to pass to `of`, `reason` and `slack` for a two-class state.
 
-        By default this is the state itself.
+        By default, this is the state itself.
         """
         return state
 
@@ -243,7 +243,7 @@ class OfDecisions(OwnReading):
         return self._kept_view
 
     def _raw_value(self) -> Any:
-        """Return the value, or the number that replaces 0/0, as an array if there are several cells (such as slices)."""
+        """Return the value (or the number that replaces 0/0); for several cells (such as slices), return an array."""
         found = self.metric.of(self.view)
         if isinstance(found, Quotient):
             if isinstance(found.numerator, np.ndarray):

@@ -14,8 +14,9 @@ __all__ = ["ClusterAccuracy"]
 class ClusterAccuracy(Labeling, tag="cluster_accuracy"):
     """Cluster accuracy: the accuracy under the best one-to-one assignment of clusters to classes.
 
-    Formula: the largest sum of n_jk / n over assignments of clusters k to classes j. Of the n rows, n_jk are in class j
-    and cluster k, and each class is assigned to at most one cluster.
+    Formula: sum(n_jk) / n over the pairs of a cluster k and the class j assigned to it, for the assignment that
+    makes this sum largest. Of the n rows, n_jk are in class j and cluster k, and each class is assigned to at most one
+    cluster.
 
     Notes
     -----

@@ -110,7 +110,7 @@ class FairnessRatio(ScoredLabels[GroupDecisions, float]):
         return min(known) / max(known)
 
     def _ratios(self, state: GroupDecisions) -> list[Fraction]:
-        """Return the ratio between groups for each of the `rates`, or an empty list if any ratio is undefined."""
+        """Return min / max over groups for each of the `rates`, or an empty list if any ratio is undefined."""
         ratios = [self._ratio(state, rate) for rate in self.rates]
         known = [r for r in ratios if r is not None]
         return known if len(known) == len(ratios) else []
@@ -190,7 +190,7 @@ class EqualOpportunityRatio(FairnessRatio, tag="equal_opportunity_ratio"):
 
 
 class EqualizedOddsRatio(FairnessRatio, tag="equalized_odds_ratio"):
-    """Equalized odds ratio: the lowest TPR of any group divided by the highest, or the same ratio of FPRs if smaller.
+    """Equalized odds ratio: the smaller of (lowest TPR / highest TPR) and (lowest FPR / highest FPR) among groups.
 
     Formula: min(min_g TPR / max_g TPR, min_g FPR / max_g FPR). With `agg="mean"` it is the mean of the two ratios.
 

@@ -192,9 +192,9 @@ class AdjustedMutualInformation(WithMean, ChanceMetric, tag="adjusted_mutual_inf
     Notes
     -----
     The definition matches scikit-learn's `adjusted_mutual_info_score`. The value is 1 for labelings that differ only in
-    class names, and 0 if one labeling has a single class. If one labeling has a class for each row, I equals E, so the
-    value is 0. In this case, `average_method="min"` gives 0/0, so the value is undefined, whereas scikit-learn returns
-    1 or -1. Weights, exactness, memory and time are the same as for ExpectedMutualInformation.
+    class names, and 0 if one labeling has a single class. If in one labeling each row has its own class, I equals E, so
+    the value is 0. In this case, `average_method="min"` gives 0/0, so the value is undefined, whereas scikit-learn
+    returns 1 or -1. Weights, exactness, memory and time are the same as for ExpectedMutualInformation.
 
     Examples
     --------

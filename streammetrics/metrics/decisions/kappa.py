@@ -72,7 +72,7 @@ class CohenKappa(Agreement, tag="cohen_kappa"):
     Formula: (po - pe) / (1 - pe), where po is the observed agreement and pe the agreement expected by chance. For two
     classes, it is 2 * (TP * TN - FP * FN) / ((TP + FP) * (FP + TN) + (TP + FN) * (FN + TN)). For several classes, it is
     (n * c - sum(t_k * p_k)) / (n^2 - sum(t_k * p_k)). Of the n rows, c are predicted correctly, t_k belong to class k,
-    and p_k are predicted to belong to class k. With weights, it is 1 - n * sum(d_jk * n_jk) / sum(d_jk * t_j * p_k).
+    and p_k are predicted to belong to class k. With `weights`, it is 1 - n * sum(d_jk * n_jk) / sum(d_jk * t_j * p_k).
     Here n_jk rows of class j are predicted to belong to class k, and d_jk is |j - k| or (j - k)^2.
 
     Parameters

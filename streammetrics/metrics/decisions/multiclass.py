@@ -41,8 +41,8 @@ class WholeMatrix(AveragedDecision):
         Parameters
         ----------
         right, true, predicted : float64 arrays
-            For each class, the shares of all rows that belong to it and are predicted correctly, that belong to it, and
-            that are predicted to belong to it.
+            For each class, three shares of all rows: those that belong to the class and are predicted correctly
+            (`right`), those that belong to it (`true`), and those that are predicted to belong to it (`predicted`).
 
         Returns
         -------

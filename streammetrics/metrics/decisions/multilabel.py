@@ -30,7 +30,7 @@ class LabelRowMetric(ScoredLabels[LabelRows, float]):
     Parameters
     ----------
     num_labels : int
-        The number of 0/1 labels in a row. `y_true` and `y_score` are matrices with one column per label.
+        The number of 0/1 labels of each row. `y_true` and `y_score` are matrices with one column per label.
     """
 
     about = About(

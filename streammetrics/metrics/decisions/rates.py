@@ -102,8 +102,8 @@ class Prevalence(DecisionRatio, tag="prevalence"):
 
     Notes
     -----
-    The value is exact up to one rounding, because exact integer counts are divided only once. The value equals CTR,
-    but it is computed from the decision counts that metrics such as Recall also use.
+    The value is exact up to one rounding, because exact integer counts are divided only once. The value equals that
+    of the CTR metric, but it is computed from the decision counts that metrics such as Recall also use.
 
     Examples
     --------

@@ -26,7 +26,7 @@ class SubsetAccuracy(ScoredLabels[Any, float], tag="subset_accuracy"):
     Parameters
     ----------
     num_labels : int
-        The number of 0/1 labels in a row. `y_true` and `y_score` are matrices with one column per label.
+        The number of 0/1 labels of each row. `y_true` and `y_score` are matrices with one column per label.
     threshold : float or None
         A label is predicted if `score >= threshold`. With None, the 0/1 predictions are taken from `y_pred`.
     top_k : int
@@ -150,8 +150,8 @@ class HammingLoss(WholeMatrix, tag="hamming_loss"):
         "weighted": their mean, weighted by the number of positives of each label. None: an array with one value for
         each label. All labels have the same number of rows, so "macro" and "micro" give the same value.
     num_outputs : int
-        With `num_classes=`: the number of outputs in a row, each of which is one of the classes. `y_true` and `y_pred` are
-        matrices with one column per output.
+        With `num_classes=`: the number of outputs per row, where each output is one of the classes. `y_true` and
+        `y_pred` are matrices with one column per output.
 
     Notes
     -----

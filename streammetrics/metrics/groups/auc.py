@@ -63,8 +63,8 @@ class GroupAUC(Metric[State, float], tag="group_auc"):
         merged if their group ranges do not overlap. Only the group at the boundary between two parts may be in both;
         the merge joins its rows.
     partition : (i, n), optional
-        Use this if each worker counts one of n partitions: the metric accepts only the groups of partition i (see
-        `group_partition`), and a row of another partition raises an error. `seal()` then reduces the state to a
+        Use this if each worker counts one of n partitions of the groups: the metric accepts only groups of partition i
+        (see `group_partition`), and a row of another partition raises an error. `seal()` then reduces the state to a
         constant size.
     sample : bool
         Whether to keep only a sample of the groups: those with the smallest hashes, with at most `sample_rows` rows in

@@ -25,7 +25,7 @@ Floats = NDArray[np.float64]
 
 
 class GroupedMetric(Metric[GroupSums, float]):
-    """Base class for metrics that compute a value for each group from sums over its rows, and average it with weights.
+    """Base class for weighted means over groups, where the value of each group is computed from sums over its rows.
 
     Parameters
     ----------

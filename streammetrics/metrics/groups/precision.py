@@ -1,4 +1,4 @@
-"""Average precision within groups, averaged over groups, and precision and recall in the first rows of each session."""
+"""Mean over groups of their average precision, and precision and recall in the first rows of each session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class OpenGroups(Metric[GroupRows, float]):
     Parameters
     ----------
     scale : {"probability", "real", "logit"}
-        The scale of the scores: numbers in [0, 1] ("probability") or any finite numbers.
+        The scale of the scores: numbers in [0, 1] ("probability") or any finite numbers ("real" or "logit").
     missing : {"raise", "skip"}
         Whether a row without a group raises an error or is left out. `explain()` shows the number of rows left out.
     missing_values : tuple of int, str or bytes
@@ -79,7 +79,7 @@ class OpenGroups(Metric[GroupRows, float]):
 
 
 class OverGroups(OwnReading):
-    """The value and bounds of an average over groups: the sum of group numerators over that of group denominators."""
+    """The value and bounds of an average over groups: (sum of group numerators) / (sum of group denominators)."""
 
     @cached_property
     def shares(self) -> Quotient:

@@ -119,8 +119,8 @@ def _groups(state: ScoreBins, tilt: Fraction = Fraction(0)) -> Iterator[tuple[in
     filled = np.flatnonzero(state.rows.any(axis=0))
     start = weight = positives = places = 0
     for i, c, a in zip(filled.tolist(), *state.masses(filled), strict=True):
-        # A group that would be too wide is dropped. The next group starts at the first bucket after it, even if that
-        # bucket is empty, as in Paddle.
+        # A group that would be too wide is dropped. As in Paddle, the next group starts at the first bucket after it,
+        # even if that bucket is empty. If many consecutive buckets are empty, several groups are dropped at once.
         if i - start > span:
             start += (i - start) // (span + 1) * (span + 1)
             weight = positives = places = 0

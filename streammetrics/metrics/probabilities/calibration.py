@@ -243,7 +243,7 @@ class ExpectedCalibrationError(CalibrationError, tag="expected_calibration_error
     its upper edge. The bounds follow from these two numbers, and the value uses their mean. The value is exact for
     half-precision scores. `compute()` takes milliseconds.
 
-    The bins are the same as in torchmetrics, with two exceptions: torchmetrics puts p = 1 into its own bin, and it
+    The bins are the same as in torchmetrics, with two exceptions: torchmetrics puts p = 1 into a separate bin, and it
     computes edges in float32, which moves a few rows to a different bin. In scikit-learn's `calibration_curve`, a row with
     p at an edge belongs to the bin to the left of the edge instead. The value is undefined without rows.
 

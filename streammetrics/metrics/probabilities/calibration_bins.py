@@ -199,7 +199,8 @@ def unite_buckets(
 ) -> list[Bin]:
     """Return bins that are unions of neighboring buckets.
 
-    Bin i contains the buckets `cuts[i]` to `cuts[i + 1] - 1`. The other arrays are those that `read_buckets` returns.
+    Bin i contains the buckets `cuts[i]` to `cuts[i + 1] - 1`. The parameters `masses`, `positives`, `low`, `grid` and
+    `high` are the five arrays that `read_buckets` returns.
     """
     unit, at = UNIT if state.has_weights else 1, np.array(cuts)
     if state.is_exact:

@@ -171,7 +171,7 @@ class OfSums(OwnNumber):
     def _quantization(self, limits: Limits) -> Fraction:
         """Return an upper bound on the error from rounding terms to multiples of 2**-60.
 
-        Return 0 if this error is less than the usual rounding errors of the terms, which are 2 ulp.
+        Return 0 if this error is at most 4 ulp of the value, similar to the usual rounding errors of the terms (2 ulp).
         """
         off, value = self._slack(limits, Fraction(0)) / 8, limits.to_float()
         return off if off and math.isfinite(value) and off > 4 * Fraction(math.ulp(value)) else Fraction(0)
@@ -394,7 +394,7 @@ class BrierScore(RowLoss, tag="brier_score"):
 
 
 class Calibration(SummedMetric, tag="calibration"):
-    """Calibration ratio: the predicted number of positives divided by the observed number; above 1 is over-prediction.
+    """Calibration ratio: the predicted number of positives over the observed number; above 1 means over-prediction.
 
     Formula: sum(w * p) / sum(w * y), for weights w, predicted probabilities p and labels y. With `inverse=True`, it is
     sum(w * y) / sum(w * p), which is called COPC (clicks over predicted clicks).

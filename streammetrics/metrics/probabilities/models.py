@@ -1,4 +1,4 @@
-"""Metrics that compare two models on the same rows: the mean difference of scores, and how often decisions differ."""
+"""Metrics that compare two models on the same rows: how much their scores differ, and how often their decisions do."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class PredictionDifference(RowMean[float], tag="prediction_difference"):
     Parameters
     ----------
     kind : {"absolute", "signed", "symmetric"}
-        The distance d. "absolute": |a - b|. "signed": a - b, so that the value is the change of the mean score.
-        "symmetric": |a - b| divided by the mean of |a| and |b|, which lies between 0 and 2; 0/0 counts as 0.
+        The distance d. "absolute": |a - b|. "signed": a - b, so that the value is the change in the mean score.
+        "symmetric": |a - b| divided by the mean of |a| and |b|. This quotient lies between 0 and 2; 0/0 counts as 0.
     scale : {"probability", "real"}
         Whether both scores are probabilities or any numbers up to 2**100 ("real").
 
@@ -79,8 +79,8 @@ class FlipRate(RowMean[float], tag="flip_rate"):
     Notes
     -----
     The columns are `y_score` and `baseline`; labels are not needed. Counts are exact. TFMA's `BooleanFlipRates` are the
-    same rates, also as shares of all rows, except that TFMA treats a score equal to the threshold as a negative
-    decision. The value is undefined without rows.
+    same shares of all rows, except that TFMA treats a score equal to the threshold as a negative decision. The value is
+    undefined without rows.
 
     Examples
     --------

@@ -1,9 +1,9 @@
 """Logistic recalibration, P(y = 1) = sigmoid(a + b * logit(p)), fitted to the score histogram.
 
 The histogram gives each score only to within the width of its bucket, so the exact coefficients are known only within
-bounds. The log-likelihood is concave, so its maximum is near a point whose gradient is small relative to the curvature.
-The bounds are computed from the largest gradient at the fit and the smallest curvature around it that are possible for
-any scores inside the buckets.
+bounds. The log-likelihood is concave, so its maximum is near any point where the gradient is small relative to the
+curvature. The bounds are computed from the largest gradient at the fit, and the smallest curvature around it, that any
+scores inside the buckets can give.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def derivatives(rows: ScoreRungs, a: float, b: float) -> tuple[Floats, Floats]:
     """Return the gradient and the curvature (negative second derivatives) of the log-likelihood at a and b.
 
     The gradient contains the derivatives with respect to a and b. The curvature contains the entries (a, a), (a, b) and
-    (b, b) of the matrix.
+    (b, b) of the negative Hessian matrix.
     """
     t, x = a + b * rows.middle, rows.middle
     p, q = sigmoid(t), sigmoid(-t)
@@ -203,7 +203,7 @@ def errors(rows: ScoreRungs, a: float, b: float, free: bool) -> tuple[float, flo
 def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tuple[float, float]:
     """Return upper bounds on the errors of a and b that arise because the fit uses buckets instead of exact scores.
 
-    If no finite bounds can be found, the bounds are infinite. The proof uses a circle around the fit, after the logits
+    If the function finds no finite bounds, it returns infinity. The proof uses a circle around the fit, after logits
     are scaled to mean 0 and standard deviation 1. If the gradient at the fit is smaller than the radius times the
     smallest curvature inside the circle, the likelihood decreases outward at every point of the circle. As the
     likelihood is concave, its maximum then lies inside the circle. The function therefore searches for a radius that
@@ -225,9 +225,9 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
     g = _reach(rows, p, q, np.ones_like(low), np.ones_like(low)) + rounding
     if free:
         g = math.hypot(g, _reach(rows, p, q, low, high) + rounding)
-    # `bend` is a lower bound on the curvature w * p * q of each bucket of weight w at the fit. At a distance r from the
-    # fit, the linear predictor changes by at most r * (1 + |z|), where z is the scaled logit. So within this distance,
-    # p * q is at least its value at the fit times exp(-r * (1 + |z|)).
+    # `bend` is, for each bucket of weight w, a lower bound on its curvature w * p * q at the fit. At a distance r from
+    # the fit, the linear predictor changes by at most r * (1 + |z|), where z is the scaled logit. So within this
+    # distance, p * q is at least its value at the fit times exp(-r * (1 + |z|)).
     bend = rows.weight * np.minimum(p[0] * q[1], p[1] * q[0]) * (1 - slip - len(size) * ROUNDING)
     far = np.maximum(np.abs(low), np.abs(high)) if free else np.zeros_like(low)
     square = np.where((low < 0) & (high > 0), 0.0, np.minimum(low * low, high * high))
@@ -250,7 +250,7 @@ def radius(rows: ScoreRungs, a: float, b: float, free: bool, slip: float) -> tup
 
 
 def _reach(rows: ScoreRungs, p: Floats, q: Floats, low: Floats, high: Floats) -> float:
-    """Return the largest possible absolute value of the sum over rows of z * (y - p), one component of the gradient.
+    """Return the largest possible absolute value of a component of the gradient: the sum over rows of z * (y - p).
 
     y is the label, and z lies between `low` and `high`. `p` has two rows: the smallest and largest possible
     probabilities p. `q` has the same two rows for 1 - p.
@@ -267,7 +267,7 @@ def _reach(rows: ScoreRungs, p: Floats, q: Floats, low: Floats, high: Floats) ->
 
 
 class RecalibrationMetric(ScoredLabels[ScoreHistogram, float]):
-    """Base class for metrics that are a coefficient of the logistic recalibration: the intercept or the slope.
+    """Base class for metrics whose value is a coefficient of the logistic recalibration: the intercept or the slope.
 
     Parameters
     ----------
@@ -328,7 +328,7 @@ class OfFit(OwnReading):
         return self.coefficient.value
 
     def _bounds(self) -> tuple[float, float]:
-        """Return bounds on the coefficient for the exact scores, rounded outward."""
+        """Return bounds, rounded outward, on the coefficient for the exact scores."""
         value, _, off = self.coefficient
         return math.nextafter(value - off, -math.inf), math.nextafter(value + off, math.inf)
 

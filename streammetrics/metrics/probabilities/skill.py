@@ -185,8 +185,8 @@ class D2LogLoss(SkillMetric, tag="d2_log_loss"):
 class LogLossSkillScore(SkillOverReference, D2LogLoss, tag="log_loss_skill_score"):
     """Log-loss skill score: the share by which the model reduces the log-loss of a reference; 1 is perfect.
 
-    Formula: 1 - log-loss / log-loss of the reference. The reference either predicts a constant (the mean label or a fixed
-    rate) or takes its predictions from a column of the data.
+    Formula: 1 - (log-loss of the model) / (log-loss of the reference). The reference either predicts a constant (the
+    mean label or a fixed rate) or takes its predictions from a column of the data.
 
     Parameters
     ----------
@@ -261,8 +261,8 @@ class D2Brier(SkillMetric, tag="d2_brier"):
 class BrierSkillScore(SkillOverReference, D2Brier, tag="brier_skill_score"):
     """Brier skill score: the share by which the model reduces the Brier score of a reference; 1 is perfect.
 
-    Formula: 1 - Brier score / Brier score of the reference. The reference either predicts a constant (the mean label or a
-    fixed rate) or takes its predictions from a column of the data.
+    Formula: 1 - (Brier score of the model) / (Brier score of the reference). The reference either predicts a constant
+    (the mean label or a fixed rate) or takes its predictions from a column of the data.
 
     Parameters
     ----------

@@ -55,8 +55,8 @@ class KLDivergence(VectorMetric, tag="kl_divergence"):
 
     Notes
     -----
-    The metric compares two distributions in each row. To compare the score distributions of two logs, use `drift`. The
-    value of each row is computed in float64, and the sum is exact. The definition matches torchmetrics'
+    The metric compares two distributions in each row. To compare the score distributions of two data sets, use `drift`.
+    The value of each row is computed in float64, and the sum is exact. The definition matches torchmetrics'
     `KLDivergence`, where q = 0 gives infinity, and Keras' `KLDivergence`, which also clips p. The value is undefined
     without rows.
 

@@ -186,8 +186,8 @@ class FallOutAtK(MeanWithin, tag="fall_out_at_k"):
     relevance_level : float, optional
         The lowest grade of a relevant document; any grade above 0 by default.
     empty : {"skip", 0, 1}
-        The value of a query without an irrelevant document: 0 or 1 (the default of torchmetrics, "pos"). "skip" leaves the
-        query out.
+        The value of a query without an irrelevant document: 0 or 1; 1 is the default of torchmetrics, which calls it
+        "pos". "skip" leaves the query out.
 
     Notes
     -----

@@ -44,7 +44,7 @@ class QueryMean(Metric[S, float]):
 
     @property
     def terms(self) -> tuple[tuple[Any, ...], ...]:
-        """The sums over queries that this metric needs, each as (measure, k, parameter), such as ("q", 10, 1.0)."""
+        """The sums over queries that this metric needs, each as (measure, k, parameter), such as ("fbeta", 10, 1.0)."""
         raise NotImplementedError(
             f"{type(self).__name__} does not define `terms`; override `terms` to return the sums that the metric reads"
         )

@@ -31,7 +31,7 @@ class OriginalNDCG(RankingMetric, tag="original_ndcg"):
     Notes
     -----
     The definition matches trec_eval's `ndcg_p`. The value is undefined without queries. Source: Järvelin and
-    Kekäläinen, "Cumulated gain-based evaluation of IR techniques" (2002), with b = 2.
+    Kekäläinen, "Cumulated gain-based evaluation of IR techniques" (2002), with b = 2 as the base of the logarithm.
 
     Examples
     --------

@@ -50,7 +50,8 @@ class InterpolatedPrecision(OneOrder, tag="interpolated_precision"):
     Notes
     -----
     With `ties="document"`, the definition matches trec_eval's `iprec_at_recall`, including its rounding: with three
-    relevant documents, recall 0.7 requires two of them. The value is undefined without queries.
+    relevant documents, recall 0.7 requires two of them, because 0.7 * 3 + 0.9 is just below 3 in float64. The value is
+    undefined without queries.
 
     Examples
     --------
@@ -98,9 +99,9 @@ class ElevenPointPrecision(OneOrder, tag="eleven_point_precision"):
 class QMeasure(RankingMetric, tag="q_measure"):
     """Q-measure: an average precision in which documents also count by their gains, averaged over queries.
 
-    Formula: (1 / min(R, k)) * (sum over ranks i <= k of relevant documents of (hits@i + b * cg@i) / (i + b * icg@i)),
-    where b is beta, R is the number of relevant documents, and cg and icg are the cumulative gains of the actual and
-    ideal rankings.
+    Formula: (1 / min(R, k)) * (sum of (hits@i + b * cg@i) / (i + b * icg@i) over the ranks i <= k that hold relevant
+    documents), where b is beta, R is the number of relevant documents, and cg and icg are the cumulative gains of the
+    actual and ideal rankings.
 
     Parameters
     ----------
@@ -236,7 +237,7 @@ class GeometricBPref(OneOrder, GeometricQueryMean, tag="geometric_bpref"):
 
     Notes
     -----
-    State and time are the same as for `GeometricMAP`. With `ties="document"`, the definition matches trec_eval's
+    State and cost are the same as for `GeometricMAP`. With `ties="document"`, the definition matches trec_eval's
     `gm_bpref`. The value is undefined without queries.
 
     Examples

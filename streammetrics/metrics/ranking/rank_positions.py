@@ -157,7 +157,7 @@ class OrderedPairAccuracy(PooledOrWithin, tag="ordered_pair_accuracy"):
     """Ordered pair accuracy: the share of pairs of documents with different grades that are in the right order.
 
     Formula: (pairs with g_i > g_j and s_i > s_j) / (pairs with g_i > g_j) over pairs of documents i and j of the same
-    query, with grades g and scores s; a pair with equal scores counts one half.
+    query, with grades g and scores s. By default, a pair with equal scores counts as one half.
 
     Parameters
     ----------

@@ -240,7 +240,7 @@ class MeanAveragePrecision(RelevanceMetric, tag="map"):
 
 
 class RankBiasedPrecision(RelevanceMetric, tag="rbp"):
-    """Rank-biased precision: the precision for a reader who goes on to each next document with probability p.
+    """Rank-biased precision: the precision for a reader who goes on to the next document with probability p.
 
     Formula: (1 - p) * (sum over i <= k of rel_i * p^(i - 1)), averaged over queries, where rel_i is 1 if the document
     at rank i is relevant, and 0 otherwise.

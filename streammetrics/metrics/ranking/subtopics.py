@@ -19,8 +19,8 @@ class SubtopicMetric(QueryMean[SubtopicSums]):
     Parameters
     ----------
     k : int
-        The number of top documents in each ranking that count. Among documents with equal scores, the one with the
-        smallest `document` key comes first, as in ndeval.
+        The cut-off: only the first k documents of each ranking count. Among documents with equal scores, the one with
+        the smallest `document` key comes first, as in ndeval.
     relevance_level : float, optional
         The lowest grade of a relevant document; any grade above 0 by default.
     empty : {0, "skip", 1}
@@ -162,7 +162,7 @@ class IntraListDiversity(QueryMean[SubtopicSums], tag="intra_list_diversity"):
     Parameters
     ----------
     k : int
-        The number of top items in each list that count. Among items with equal scores, the one with the smallest
+        The cut-off: only the first k items of each list count. Among items with equal scores, the one with the smallest
         `document` key comes first, as in ndeval.
 
     Notes

@@ -97,7 +97,7 @@ class D2Pinball(BoundedOutputMetric[ValueHistogram], tag="d2_pinball"):
         return Limits(low, 1 - loss / least.value, high)
 
     def _least(self, state: ValueHistogram, output: int) -> Limits | None:
-        """Return the total loss of the best constant, with bounds that hold for any targets inside their buckets."""
+        """Return the total loss of the best constant, with bounds that hold wherever targets lie in their buckets."""
         mass, alpha = state.mass(output), Fraction(repr(self.alpha))
         if not mass.total():
             return None
@@ -146,7 +146,7 @@ class D2AbsoluteError(D2Pinball, tag="d2_absolute_error"):
 
 
 class D2Tweedie(Metric[RowTerms, float], tag="d2_tweedie"):
-    """D2 of a Tweedie deviance: the share by which predictions reduce the deviance of the mean target; 1 is perfect.
+    """D2 of a Tweedie deviance: the share by which the model reduces the deviance of predicting the mean; 1 is perfect.
 
     Formula: 1 - (mean deviance of predictions) / (mean deviance of always predicting the weighted mean of the targets).
 
@@ -217,7 +217,7 @@ def null_deviance(state: RowTerms, power: float) -> tuple[float, float]:
 
 
 class SavedDeviance(OwnReading):
-    """The value and bounds of a D2 score; the null deviance (of always predicting the mean) is computed only once."""
+    """The value and bounds of a D2 score; the null deviance (that of always predicting the mean) is computed once."""
 
     @cached_property
     def null(self) -> tuple[float, float]:

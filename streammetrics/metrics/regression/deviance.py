@@ -13,13 +13,14 @@ class TweedieDeviance(SummedLoss, tag="tweedie_deviance"):
     """Mean Tweedie deviance: squared error at power 0, Poisson at 1, gamma at 2, compound Poisson-gamma between 1 and 2.
 
     Formula: weighted mean of 2 * (y**(2 - k) / ((1 - k) * (2 - k)) - y * p**(1 - k) / (1 - k) + p**(2 - k) / (2 - k)),
-    for targets y, predictions p and the power k.
+    for targets y, predictions p and the power k; at k = 1 and k = 2, the limit of this formula. If k < 0,
+    negative targets count as 0 in the first term.
 
     Parameters
     ----------
     power : float
-        The power k, which is at most 0 or between 1 and 10. Targets may be negative if k <= 0, must be at least 0 if 1 <=
-        k < 2, and must be positive if k >= 2. Predictions must be positive unless k is 0.
+        The power k, from -10 to 0 or from 1 to 10. Targets may be negative if k <= 0, must be at least 0 if 1 <= k < 2,
+        and must be positive if k >= 2. Predictions must be positive unless k is 0.
 
     Notes
     -----

@@ -1,7 +1,7 @@
 """Metrics that measure how well predictions follow targets: bias, explained variance, R2 and correlation.
 
 All are computed from one `Moments` state: exact sums of the columns, their squares and their product. The values are
-therefore correct to the last bits, even if the variance is tiny compared with the mean.
+therefore correct to the last bit, even if the variance is tiny compared with the mean.
 """
 
 from __future__ import annotations
@@ -165,7 +165,8 @@ class ExplainedVariance(R2, tag="explained_variance"):
     Notes
     -----
     State, cost and exactness are the same as for `R2`. The definition matches scikit-learn's
-    `explained_variance_score`, except that the value is undefined if all targets are equal, unless `force_finite=True`.
+    `explained_variance_score`, except for the default of `force_finite`: by default, the value is undefined if all
+    targets are equal.
 
     Examples
     --------

@@ -313,10 +313,10 @@ class MASE(Metric[RowTerms, float], tag="mase"):
 
     Notes
     -----
-    The columns are `y_true`, `y_pred` and `lag`: the naive forecast for the row, such as the previous value or the
-    value one season earlier. Both means are over the same rows, whereas Hyndman and Koehler (2006) divide by the mean
-    naive error of the training period. Errors are computed in float64, sums are exact, and their quotient is rounded
-    once. The value is undefined without rows or if the naive forecast has no error.
+    The columns are `y_true`, `y_pred` and `lag`. The `lag` of a row is its naive forecast, such as the previous value
+    or the value one season earlier. Both means are over the same rows, whereas Hyndman and Koehler (2006) divide by the
+    mean naive error of the training period. Errors are computed in float64, sums are exact, and their quotient is
+    rounded once. The value is undefined without rows or if the naive forecast has no error.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Base classes for metrics of one or several numeric targets, with a value for each output and their average."""
+"""Base classes for metrics with one or several numeric outputs, whose values are averaged or returned as an array."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class OutputMetric(Metric[S, Any]):
 
     @property
     def _has_several(self) -> bool:
-        """Whether the value combines several outputs, as an average or as an array."""
+        """Whether the value is an array, or the average of several outputs."""
         return self.multioutput == "raw_values" or (self.num_outputs or 1) > 1
 
     def reason(self, state: S) -> str | None:
@@ -156,7 +156,7 @@ class Outputs(Reading):
 
 
 class BoundedOutputMetric(OutputMetric[S]):
-    """Base class for metrics of numeric targets whose certified bounds already allow for the rounding of weights."""
+    """Base class for metrics of numeric targets; the certified bounds already allow for the rounding of weights."""
 
     def slack(self, state: S, limits: Limits, rounding: Fraction) -> Fraction:
         return Fraction(0)
@@ -169,7 +169,7 @@ class BoundedOutputMetric(OutputMetric[S]):
 
 
 class BoundedOutputs(Outputs):
-    """The values of several outputs, with certified bounds on each value."""
+    """The mean of the values of several outputs, or an array of the values, with certified bounds."""
 
     @cached_property
     def bounds(self) -> tuple[Any, Any]:

@@ -163,7 +163,7 @@ class RankMetric(Metric[JointHistogram, float]):
             differ in length. No rows are counted. The message names the column, the first invalid row and the number of
             invalid rows.
         MemoryLimitError
-            The buckets would need more than `memory_limit` bytes; no rows are counted.
+            The rows and buckets would need more than `memory_limit` bytes; no rows are counted.
         """
         return super().update(y_true, y_pred, **columns)
 
@@ -216,9 +216,9 @@ def quotient(top: int, low: int, here: int, high: int, unknown: int = 0, estimat
         found = Limits.root(Fraction(number * number) / square) if square else Limits(*[Fraction(2 * bool(number))] * 3)
         return -found if number < 0 else found
 
-    # The smallest quotient has the smallest numerator. If the numerator is negative, divide it by the root of the
-    # smallest square; if it is positive, by the root of the largest. For the largest quotient, use the largest
-    # numerator and reverse the choice of the root.
+    # The smallest quotient has the smallest numerator. If it is negative, divide it by sqrt(low); otherwise, by
+    # sqrt(high). The largest quotient has the largest numerator. If it is negative, divide it by sqrt(high);
+    # otherwise, by sqrt(low).
     least, most = top - unknown, top + unknown
     value = root(top if estimate is None else estimate, here or high).value
     return Limits(root(least, low if least < 0 else high).low, value, root(most, high if most < 0 else low).high)
@@ -328,7 +328,7 @@ class KendallCorrelation(RankMetric, tag="kendall_correlation"):
 
 
 class UnresolvedPairs(NamedTuple):
-    """Estimated pair counts by outcome, among the pairs of rows whose order is unknown.
+    """Estimated numbers of concordant, discordant and equal pairs, among the pairs of rows whose order is unknown.
 
     The order of two rows is unknown if they share a bucket.
 
@@ -408,7 +408,7 @@ class XAUC(RankMetric, tag="xauc"):
 
 
 class RegressionAUC(RankMetric, tag="regression_auc"):
-    """Regression AUC: the share of pairs of different targets that the predictions order correctly; ties count one half.
+    """Regression AUC: the share of pairs with different targets that predictions order correctly; ties count as half.
 
     Formula: (C + T / 2) / (P - T_y). Of P pairs of rows, C are in the same order by target and by prediction, T have
     equal predictions and different targets, and T_y have equal targets. With `pairs="all"`: 1 - D / P, where D pairs

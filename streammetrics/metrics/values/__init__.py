@@ -1,4 +1,4 @@
-"""Metrics of a column: these metrics summarize numbers or keys, such as totals, quantiles and distinct counts."""
+"""Metrics that summarize a column of numbers or keys, for example by totals, quantiles or distinct counts."""
 
 from .correlation import *
 from .distinct import *

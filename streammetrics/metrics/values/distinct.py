@@ -94,7 +94,7 @@ class DistinctSample(Metric[KeySample, float], tag="distinct_sample"):
         return _estimate(state.kept_keys, state.share, _certain(state))
 
     def intersection(self, other: DistinctSample, confidence: float = 0.95) -> Interval:
-        """Return the number of keys that occur in both data sets. To count the keys of their union, use `merge`.
+        """Estimate the number of keys that occur in both data sets. To count the keys of their union, use `merge`.
 
         Parameters
         ----------

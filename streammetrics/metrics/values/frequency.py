@@ -32,7 +32,7 @@ class KeyFrequency(Metric[KeySketch, float], tag="key_frequency"):
     missing : {"raise", "skip"}
         Whether a row without a key raises an error or is skipped. `explain()` shows the number of skipped rows.
     missing_values : tuple of int, str or bytes
-        Further values that stand for a missing key, such as 0.
+        Values, such as 0, that stand for a missing key in addition to null values.
 
     Notes
     -----

@@ -32,7 +32,7 @@ class CountedKeys(Metric[KeyCounts, Any]):
     missing : {"raise", "skip"}
         Whether a row without a key raises an error or is skipped. `explain()` shows the number of skipped rows.
     missing_values : tuple of int, str or bytes
-        Further values that stand for a missing key, such as 0.
+        Values, such as 0, that stand for a missing key in addition to null values.
     """
 
     about = About(cost="40 bytes per key, plus the key itself; about 30 ns per row")
@@ -106,7 +106,7 @@ class OfHeaviest(OwnReading):
 
 
 class Entropy(CountedKeys, tag="entropy"):
-    """Entropy of a categorical column: 0 if all rows have the same key, log(keys) if all keys are equally frequent.
+    """Entropy of a categorical column: 0 if all rows have the same key, log(n) for n equally frequent keys.
 
     Formula: -sum(p * log(p)) over keys, where p is the share of a key.
 

@@ -201,8 +201,8 @@ class Ratio(Metric[Moments, float], tag="ratio"):
     -----
     The value is the ratio of totals, not the mean of ratios. Sums are exact, and their quotient is rounded once. The
     state takes 1.1 kB, and an update takes about 2 ns per row; with `squares`, the figures are 2.7 kB and 10 ns. With
-    squares, `interval()` uses the delta method and treats rows as independent. For intervals by user, use
-    ``Sharded(Ratio(...), unit="user_id")``. The value is undefined if the denominators sum to 0.
+    squares, `interval()` uses the delta method and treats rows as independent. To treat users as independent
+    instead, use ``Sharded(Ratio(...), unit="user_id")``. The value is undefined if the denominators sum to 0.
 
     Examples
     --------
@@ -275,7 +275,7 @@ class PerUnit(Metric[UnitSums, float], tag="per_unit"):
     missing : {"raise", "skip"}
         Whether a row without a unit raises an error or is skipped. `explain()` shows the number of skipped rows.
     missing_values : tuple of int, str or bytes
-        Further keys that stand for a missing unit, such as 0.
+        Keys, such as 0, that stand for a missing unit in addition to null values.
 
     Notes
     -----
@@ -438,9 +438,9 @@ class DistinctCount(Metric[DistinctKeys, float], tag="distinct_count"):
     -----
     Keys are integers of any width, strings or bytes, passed as the column `value`. The result of `interval()` contains
     the estimate and its standard error. `bounds()` returns certified bounds: there are at least as many keys as
-    registers in use, and at most as many as rows. A repeated key changes only the number of rows, so merging states of
-    overlapping logs gives their union. The hash never changes. Source: Flajolet et al. (2007), Ertl (2017). The value
-    is 0 if there are no rows.
+    registers in use, and at most as many as rows. A repeated key changes only the number of rows, so merging the
+    states of overlapping logs counts the keys of their union. The hash never changes. Source: Flajolet et al. (2007),
+    Ertl (2017). The value is 0 if there are no rows.
 
     Examples
     --------

@@ -39,7 +39,7 @@ def draw_svg(chart: Chart, width: int = WIDTH) -> str:
 
 
 class SvgCanvas:
-    """The drawing area of one chart, which converts values to SVG coordinates, and draws axes and layers."""
+    """A canvas that converts the values of one chart to SVG coordinates, and draws its axes and layers."""
 
     def __init__(self, chart: Chart, width: int, right: int) -> None:
         self.chart, self.width, self.right = chart, width, right
@@ -53,7 +53,7 @@ class SvgCanvas:
         return FLOOR - self.chart.y.place(values) * (FLOOR - TOP)
 
     def draw_axes(self) -> Iterator[str]:
-        """Yield the axes with ticks and labels."""
+        """Yield the SVG elements of the axes, with ticks and labels."""
         chart = self.chart
         for value, text in chart.y.ticks:
             at = float(self.scale_y(value))

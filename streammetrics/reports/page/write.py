@@ -1,4 +1,4 @@
-"""Write reports: results as a single HTML page that needs no other files."""
+"""Write reports: self-contained HTML pages that show results."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def report(
 
     Notes
     -----
-    All text from the log is escaped, and the page loads nothing from the network. If there are many slices, the page
+    All text from the data is escaped, and the page loads nothing from the network. If there are many slices, the page
     shows those with the largest impact, and counts the others. No value is highlighted as best. A difference is bold if
     its interval, widened by the certified bound, excludes zero.
 
@@ -118,7 +118,7 @@ def _select_sides(page: Page) -> tuple[NamedSide, ...]:
 
 
 def _collect_rows(page: Page) -> list[MeasureRow]:
-    """Return the rows of all scorecards."""
+    """Return the rows of all tables that compare metrics (`MeasureTable`)."""
     tables = [part.data for part in page.parts if isinstance(part.data, MeasureTable)]
     return [row for table in tables for group in table.groups for row in group.rows]
 

@@ -247,7 +247,7 @@ def _replay_body(body: bytes) -> Receive:
 def cookie_name(https: bool) -> str:
     """Return the name of the session cookie.
 
-    With HTTPS, the name begins with __Host-. Browsers accept such a cookie only from this host, and only over HTTPS.
+    With HTTPS, the name begins with __Host-, so browsers accept the cookie only from this host, and only over HTTPS.
     """
     return "__Host-streammetrics" if https else "streammetrics"
 

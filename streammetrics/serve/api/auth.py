@@ -53,7 +53,7 @@ def issue_token(store: Any, scope: str, name: str, *, by: str, at: float, tags: 
     store : Store
         The store that saves the hash.
     scope : str
-        The ID of an experiment whose parts the token may post, or `OWNER` or `READER`.
+        For a worker's token, the ID of the experiment to which it may post metrics; otherwise, `OWNER` or `READER`.
     name : str
         The name of the token in the audit log. The new token replaces an earlier token with the same name.
     by : str

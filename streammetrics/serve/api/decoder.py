@@ -27,7 +27,7 @@ MAX_STUCK_THREADS = 2
 
 
 class NoRoomError(StreamMetricsError):
-    """An error raised if the queue or the memory is full. The sender can post the same frame again later."""
+    """An error raised if the queue is full or memory runs short. The sender can post the same frame again later."""
 
 
 class DecoderService(Protocol):
@@ -50,8 +50,8 @@ class DecoderService(Protocol):
         Raises
         ------
         LateError, EndedError
-            Decoding took too long, or the decoder died. There are no results, not even for some of the frames. The
-            decoder has also forgotten the metric plans that were fixed by frames not yet stored.
+            Decoding took too long, or the decoder died. None of the frames has a result, and the decoder has forgotten
+            the metric plans that were fixed by frames not yet stored.
         NoRoomError
             All threads are busy; decoding has not begun.
         """

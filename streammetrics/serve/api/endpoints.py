@@ -1,7 +1,7 @@
 """The HTTP endpoints for programs: post metrics, read and write definitions, resolve conflicts, check server health.
 
-A part consists of the metrics that one source posts for one hour. A conflict is a part whose key was posted before with
-different content.
+A part consists of the metrics that one source posts for one hour. A conflict is a part with the same key (source, hour
+and number) as an earlier part, but with different content.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Api(NamedTuple):
     store : Store
         The store of conflicts and definitions.
     board : Board
-        The board, which evaluates an experiment again after a change.
+        The board, which keeps the last evaluation of each experiment and renews it after a change.
     ingest : Ingest
         The queue that receives posted parts.
     access : Access
@@ -250,7 +250,7 @@ class Api(NamedTuple):
         )
 
     async def _decide_conflict(self, request: Request) -> Response:
-        """Accept or reject a conflicting part. An accepted part replaces the part that counts under the same key."""
+        """Accept or reject a conflicting part. An accepted part replaces the current part with the same key."""
         experiment, answer = await self.authorize(request)
         if experiment is None:
             return answer

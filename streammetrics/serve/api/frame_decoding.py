@@ -1,6 +1,6 @@
 """Decode posted frames (serialized metrics).
 
-Frames with the same header are decoded together, which is three times as fast.
+Frames with the same header are decoded together, which is three times as fast as decoding each frame on its own.
 """
 
 from __future__ import annotations

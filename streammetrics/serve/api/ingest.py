@@ -50,7 +50,7 @@ class WaitingFrame:
     decode_alone: bool = False
 
     def set_outcome(self, word: str) -> None:
-        """Tell the waiting request how the frame was stored, using the word that `Store.put` returned.
+        """Tell the waiting request the outcome for its frame: the word that `Store.put` returned.
 
         A cancelled request is skipped.
         """
@@ -117,7 +117,7 @@ class Ingest:
         return len(self._queue)
 
     async def submit(self, key: PartKey, data: bytes, experiment: Experiment) -> str:
-        """Decode and store a frame. As soon as it is on disk, return how it was stored.
+        """Decode and store a frame. Return the outcome as soon as the frame is on disk.
 
         The result is "stored" for a new part, and "same" for a part that was stored before. If the key was posted
         before with different content, the result is one of the other words that `Store.put` returns.

@@ -22,7 +22,7 @@ Otherwise, a sender that is still writing would get a "broken pipe" error instea
 
 
 class BodyError(StreamMetricsError):
-    """Raised if a request body is too large, arrives too slowly or is incomplete; `status` is the HTTP status code."""
+    """An error raised if a request body is too large, too slow or incomplete; `status` is the HTTP status code."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -39,7 +39,7 @@ class RateLimiter:
     rate : float
         The number of tries per second.
     burst : int
-        The largest number of tries that a client can make in immediate succession, after a pause.
+        The largest number of tries that a client can make in immediate succession after a long enough pause.
     max_clients : int
         The largest number of buckets; if there are more, the buckets of the clients that have been inactive the longest
         are removed.
@@ -80,7 +80,7 @@ class RateLimiter:
         return allowed
 
     def seconds_to_wait(self, client: str) -> int:
-        """Return the seconds until a client has one try left again, rounded to an integer of at least 1."""
+        """Return the seconds until a client may try again, rounded to an integer of at least 1."""
         return max(1, round((1 - self.count_tries_left(client)) / self.rate))
 
 

@@ -1,7 +1,7 @@
 """Check that a part (the posted metrics of one source in one hour) fits its experiment.
 
-A part must have the slices and metrics of the experiment's definition, and no arms that the definition lacks. The
-metrics that it shares with earlier parts must have the same settings.
+A part must have the slices and metrics of the experiment's definition, and only arms that the definition lists. The
+metrics that the part shares with earlier parts must have the same settings.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def _check_layout(experiment: Experiment, part: PartSummary) -> None:
 
 
 def _find_single_use_tag(read: Any) -> str:
-    """Return the tag of the state if it may be posted only once, as with closed groups; otherwise, return ""."""
+    """Return a state's tag if some of its data can be counted only once (closed groups); otherwise, return ""."""
     parts = read.state.parts().values()
     return read.state.tag if any(isinstance(p, Flat) and p.form == "once" for p in parts) else ""
 
@@ -232,7 +232,7 @@ def _merge_plan(experiment: Experiment, plan: PartPlan | None, part: Any, key_ki
 def _extend_plan(experiment: Experiment, plan: PartPlan, key_kinds: dict[str, str], differences: list[str]) -> PartPlan:
     """Return the plan, extended with the key types of a part.
 
-    Raise IncompatibleStateError if a key type differs, or if the list `differences` (between settings) is not empty.
+    Raise IncompatibleStateError if a key type differs, or if `differences` lists any differences between settings.
     """
     if all_differences := [*differences, *plan.describe_kind_differences(key_kinds)]:
         raise IncompatibleStateError(

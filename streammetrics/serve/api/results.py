@@ -78,7 +78,7 @@ def build_results(
 
 
 def _describe_row(row: MetricRow) -> dict[str, Any]:
-    """Return, as JSON values, the comparison of a treatment with the control on one metric.
+    """Return the JSON values of a row, which compares a treatment with the control on one metric.
 
     `conclusion` is a word such as "better". If there is no conclusion, `reason` says why.
     """

@@ -25,11 +25,11 @@ OOM_SCORE = "500"
 
 
 class EndedError(StreamMetricsError):
-    """Raised if the process ended before it returned a result. The call may be repeated, which starts a new process."""
+    """An error raised if the process ended before it returned a result. Repeating the call starts a new process."""
 
 
 class LateError(StreamMetricsError, TimeoutError):
-    """Raised if a call took longer than its time limit. The result of the call is lost."""
+    """An error raised if a call took longer than its time limit. The result of the call is lost."""
 
 
 class WorkerProcess:

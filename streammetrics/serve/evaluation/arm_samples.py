@@ -127,7 +127,7 @@ def select_metric(slices: Any, metric: str) -> Any:
 
 
 def count_positives(arms: Any, metric: str) -> dict[str, int | None]:
-    """Return the number of positive labels in each arm as counted by a metric, or None if it does not count them."""
+    """Return each arm's number of positive labels as counted by a metric; None if the metric does not count them."""
     (column,) = arms.by
     records = answer_of(select_metric(arms, metric)).records(None)
     return {str(row[column]): row["positives"] for row in records}

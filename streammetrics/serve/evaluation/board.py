@@ -1,8 +1,9 @@
 """Keep the last evaluation of every experiment in memory.
 
-A new evaluation starts when parts arrive, or at a deadline, such as the end of the experiment. Opening a page does not
-start an evaluation; the page shows the last one. Servers that share a store divide the experiments among themselves. If
-another server evaluates an experiment, this server reads the evaluation from the store.
+A new evaluation starts when a part (the posted metrics of one source in one hour) arrives, when the definition
+changes, or at a deadline, such as the end of the experiment. Opening a page does not start an evaluation; the page
+shows the last one. Servers that share a store divide the experiments among themselves. If another server evaluates an
+experiment, this server reads the evaluation from the store.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ LEASE_SECONDS = 20.0
 """Seconds after which other servers take over the experiments of a server that died without giving back its leases."""
 MINUTE = 60.0
 """Seconds after which a failed evaluation is tried again, and the displayed delays of late sources are updated."""
-# The number of seconds for which a running evaluation may continue when the server stops. Process supervisors typically
-# kill a server after about 30 s.
+# The number of seconds for which a running evaluation may continue when the server stops. It is well below the 30 s or
+# so after which process supervisors typically kill a server.
 STOP_SECONDS = 10.0
 COMPACT_INTERVAL = 3600.0  # seconds between two merges of days whose parts can no longer be corrected
 log = logging.getLogger(__name__)
@@ -157,7 +158,7 @@ class Board:
     def end_subscriptions(self) -> None:
         """End all subscriptions.
 
-        Live streams never end on their own, and a server waits for all responses before it stops.
+        Otherwise, the server could not stop: it waits for all responses, and live streams never end on their own.
         """
         self._is_open = False
         for entry in self._entries.values():
@@ -322,7 +323,8 @@ class Board:
     def _note_computing(self, experiment: str, entry: _BoardEntry, fence: int, noted: float | None) -> None:
         """Save the start time of the running evaluation in the store, so that the pages of other servers can show it.
 
-        Nothing is saved for short evaluations. `noted` is the start time already in the store, or None.
+        Nothing is saved in the first seconds of an evaluation. When no evaluation is running, a saved start time is
+        cleared. `noted` is the start time already in the store, or None.
         """
         started = entry.started
         since = noted if started is not None and self._clock() - started < POLL_INTERVAL else started
@@ -457,7 +459,10 @@ class Board:
         entry.loaded_at, entry.last_looks = evaluation.at, looks if is_new else entry.last_looks
 
     def _compact(self, experiment: str, entry: _BoardEntry) -> None:
-        """Merge parts by day when they can no longer be corrected, and delete expired data, at most once an hour."""
+        """Merge parts by day once they can no longer be corrected, and delete expired data.
+
+        Do nothing if the last attempt was less than an hour ago.
+        """
         now = self._clock()
         if not self._is_open or entry.fence is None or now - entry.compacted_at < COMPACT_INTERVAL:
             return

@@ -59,7 +59,7 @@ class Definitions:
         return cached if cached and cached[0] == version else (version, Experiment.from_dict(json.loads(text)))
 
     def get(self, experiment: str) -> Experiment | None:
-        """Return the experiment with an ID, or None if there is none."""
+        """Return the experiment with the given ID, or None if there is none."""
         entry = self.load_all().get(experiment)
         return None if entry is None else entry[1]
 
@@ -115,7 +115,7 @@ class Definitions:
             )
 
     def load_folder(self, folder: str, mtimes: dict[Path, int]) -> tuple[list[str], list[str]]:
-        """Save the new and changed definitions from a folder of ID.toml files.
+        """Save the new and changed definitions from the `<ID>.toml` files in a folder.
 
         Return the IDs of the experiments whose files are new or have changed, and the error messages for invalid files.
 

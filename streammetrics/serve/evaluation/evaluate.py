@@ -206,8 +206,8 @@ MAX_MISSING_HOURS = 24
 def evaluate_sources(experiment: Experiment, index: PartIndex, now: float) -> list[SourceStatus]:
     """Return the status of every source that the definition names or that has posted, sorted by name.
 
-    A source must post a part for every hour. The part may arrive after the end of the hour, within the delay allowed
-    for the source. Otherwise, the source is "late", and three hours later, "silent".
+    A source that the definition names must post a part for every hour. The part may arrive after the end of the hour,
+    within the delay allowed for the source. Otherwise, the source is "late", and three hours later, "silent".
     """
     # Sources that the definition does not name are also listed, but they are not expected to post.
     names = sorted({*experiment.sources, *index.sources})
@@ -563,7 +563,7 @@ def thin_looks(looks: Sequence[ShownLook]) -> list[ShownLook]:
 
 
 def build_looks(evaluation: Evaluation) -> list[ShownLook]:
-    """Return the looks to save in the log, one for each treatment.
+    """Return the looks to save in the store, one for each treatment.
 
     A look contains the decision, the difference in the primary metric, the number of users, and each arm's share of
     users.

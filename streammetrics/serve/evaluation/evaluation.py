@@ -198,7 +198,8 @@ class SourceStatus(NamedTuple):
 
     `counted_to` is the last hour for which the source posted a part. `behind` is the number of seconds by which its
     next part is overdue. `late` is the number of parts that arrived late. `missing` lists the latest hours without a
-    part (at most 24) as strings, oldest first.
+    part (at most 24) as strings, oldest first. `conflicts` is the number of undecided conflicts (parts that repeat the
+    key of an earlier part with different content).
     """
 
     source: str
@@ -245,7 +246,7 @@ class Evaluation:
     state : str
         "no data", "running" or "ended".
     digest : str
-        The digest of the total.
+        The digest of the total (all parts merged).
     parts, rows : int
         The number of parts and rows in the total.
     hours : (int, int) or None
@@ -264,8 +265,8 @@ class Evaluation:
     users, planned, per_day : float or None
         The current number of users, the planned number, and the average number of new users per day.
     final_to : int or None
-        The last final hour. `verdicts`, `table` and `slices` cover the rows up to this hour; `arms` and `sources` cover
-        all rows.
+        The last final hour (an hour is final once its outcomes are complete). `verdicts`, `table` and `slices` cover
+        the rows up to this hour; `arms` and `sources` cover all rows.
     changes, late_changes, notes : list of str
         `changes` lists the changes to the definition since the start. `late_changes` lists those that could bias the
         verdict because they were made after the first data arrived. `notes` lists other remarks.

@@ -137,11 +137,12 @@ class Experiment:
         The planned number of users in all arms together. Always-valid intervals are tuned for this number, so there is
         no verdict without it.
     counts : str
-        The name of a metric that counts users, such as `PerUnit` or `DistinctSample`. There is no verdict without it.
+        The name of a metric that counts users, such as a `PerUnit` or `DistinctSample` metric. There is no verdict
+        without it.
     phase : str, optional
         The slice column with the number of the phase in which a user was first exposed. A new phase begins whenever the
-        planned shares change. It also begins when the rules for the verdict are changed in a way that needs new users
-        (see `LateChange`). Verdicts use only the last phase.
+        planned shares change, or when the rules for the verdict change in a way that needs new users (see
+        `LateChange`). Verdicts use only the last phase.
     timezone : str
         The IANA name of the time zone that defines days, such as "Europe/Berlin". When its clocks change, a day has 23
         or 25 hours. Hours are always UTC hours.
@@ -161,7 +162,7 @@ class Experiment:
         The URLs to which alerts are posted.
     accepted_changes : dict of str to str
         Versions of this definition that changed the primary metric, the planned users or the guardrails after the first
-        data had arrived, each with the reason why these changes are acceptable.
+        data had arrived, each with the reason why the change is acceptable.
 
     Examples
     --------
@@ -344,7 +345,7 @@ class Experiment:
 
     @classmethod
     def from_dict(cls, definition: Mapping[str, Any]) -> Self:
-        """Return the experiment that a mapping defines, such as the result of `to_dict`.
+        """Create an experiment from a mapping, such as the result of `to_dict`.
 
         Raise the same errors as `from_toml`.
         """
@@ -376,8 +377,8 @@ class Experiment:
     def check_hour(self, hour: int, now: float) -> None:
         """Raise InvalidInputError if an hour is before the start of the experiment or in the future.
 
-        `now` is the current time in seconds since 1970. To allow for a fast clock at the sender, the hour may be one
-        later than the current hour.
+        `now` is the current time in seconds since 1970. The hour after the current one is also allowed, because the
+        clock of the sender may be fast.
         """
         current = int(now // HOUR)
         if hour > current + MAX_CLOCK_LEAD:

@@ -49,7 +49,7 @@ class ExperimentSource(Protocol):
         """Return the total of an experiment (all its parts merged) as bytes, or None if it has no parts."""
 
     def end_after(self, seconds: float) -> None:
-        """Stop after the given number of seconds, even during a call, because the server is stopping."""
+        """Stop after the given number of seconds, even during a call. The board calls this method when it stops."""
 
     def close(self) -> None:
         """Save the totals, which are expensive to recompute."""

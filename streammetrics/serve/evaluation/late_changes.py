@@ -111,7 +111,8 @@ def _has_looser_guardrail(old: Experiment, new: Experiment) -> bool:
 def _has_other_direction(old: Experiment, new: Experiment) -> bool:
     """Return whether `new` reverses the better direction (higher or lower) of the primary metric or of a guardrail."""
     deciding = {old.primary, *old.guardrails} & {new.primary, *new.guardrails}
-    # A direction that only one version specifies does not count as a change, because it is usually the default.
+    # A direction that only one version specifies does not count as a change, because it is usually the default, which
+    # the other version uses implicitly.
     return any(old.better[name] != new.better[name] for name in deciding & {*old.better} & {*new.better})
 
 

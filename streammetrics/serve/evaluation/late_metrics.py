@@ -32,7 +32,7 @@ class LateMetrics(NamedTuple):
         return {arm: [*arms.get(arm, ()), *self.arms.get(arm, ())] for arm in dict.fromkeys([*arms, *self.arms])}
 
     def describe(self, row: MetricRow) -> MetricRow:
-        """Return `row`; if its metric was added later, add to `reason` the hour since which it has been counted."""
+        """Return `row`; if its metric was added later, add to `reason` the hour in which its counting began."""
         first = self.first_hours.get(row.metric)
         if first is None:
             return row
@@ -63,7 +63,7 @@ def collect_late_metrics(
     points : sequence of WindowPoint
         The metric values by day, which show which metrics the parts of each day contain.
     series : WindowSeries
-        The cache that merges windows.
+        The chart points of the windows, with a cache of merged windows.
     hours, days : mapping of int to ExperimentWindow
         The merged parts of each hour and of each day, keyed by their first hour.
     before : int

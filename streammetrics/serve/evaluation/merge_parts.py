@@ -42,7 +42,8 @@ def merge_parts(parts: Iterable[MetricLike | bytes]) -> Any:
 def merge_parts_by_group(groups: Sequence[int], parts: Sequence[bytes]) -> dict[int, Any]:
     """Merge the parts of each group, and return the merged metrics by group.
 
-    `groups` contains the group of each part, such as its hour. Parts with the same header are read together.
+    `groups` contains the group of each part, such as its hour. Parts with the same header (the description of their
+    metrics and settings) are read together.
 
     Examples
     --------

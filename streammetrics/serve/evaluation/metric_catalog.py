@@ -109,7 +109,7 @@ def _parse_entry(name: str, table: Any) -> CatalogEntry:
 
 
 def check_definitions(folder: str | Path, catalog: MetricCatalog | None) -> tuple[list[str], list[str]]:
-    """Check the definitions in a folder of ID.toml files before a server uses them.
+    """Check the definitions in the `<ID>.toml` files of a folder before a server uses them.
 
     Return the IDs of the valid definitions, and an error message for each invalid definition.
     """

@@ -159,7 +159,7 @@ class Totals:
         now : float
             The time, in seconds since 1970.
         correct_within_days : float
-            A part is merged only once this number of days has passed both since the end of its day and since it was
+            A part is merged only after this number of days has passed, both since the end of its day and since it was
             received.
         """
 

@@ -48,7 +48,7 @@ def finite_or_none(value: float | None) -> float | None:
 
 
 def confidence_of_one(experiment: Experiment) -> float:
-    """Return the confidence level for a single treatment, such as 0.975 if there are two treatments.
+    """Return the confidence level for a single treatment; for example, 0.975 if there are two treatments.
 
     The treatments share the error rate ALPHA equally (Bonferroni).
     """
@@ -129,7 +129,7 @@ class TreatmentComparison:
         return [row for row, _ in self._build_table((), self.arms, {})]
 
     def build_slice_rows(self, column: str, arms: ArmSamples) -> list[tuple[MetricRow, float]]:
-        """Return a table row and a p-value for each metric in each slice by `column`, for example in each country.
+        """Return a table row and a p-value for each metric in each slice of `column`, for example in each country.
 
         `arms` contains the samples of each arm; a sample contains one metric value for each slice.
         """
@@ -158,7 +158,8 @@ class TreatmentComparison:
     def compute_power(self) -> PowerEstimate | None:
         """Return an estimate of the number of users needed to detect a difference in the primary metric.
 
-        Return None if the number of users or the standard error is unknown.
+        Return None if the number of users or the standard error is unknown, if the metric cannot be compared, or if
+        values closer to 1 are better.
         """
         questions, _ = self.questions
         progress, name = self.progress, self.experiment.primary

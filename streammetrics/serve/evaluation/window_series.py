@@ -131,8 +131,8 @@ class WindowSeries:
     ) -> Any:
         """Return the merged metrics of the hours from `first` up to `before` (exclusive); None if there are no windows.
 
-        `hours` and `days` contain the windows, keyed by their first hour. Whole days that begin at `first` or later are
-        merged first, followed by the individual hours of the last, incomplete day. `time_zone` defines the days.
+        `hours` and `days` contain the windows, keyed by their first hour. The whole days that begin at `first` or later
+        are merged before the individual hours of the last, incomplete day. `time_zone` defines the days.
         """
         day = find_day(before, time_zone)
         of_days, of_hours = self._merges.setdefault(first, (GrowingMerge(), GrowingMerge()))
@@ -143,7 +143,7 @@ class WindowSeries:
 
 
 class GrowingMerge:
-    """A cached merge of consecutive windows. If windows are only appended, only the new windows are read."""
+    """A cached merge of consecutive windows. As long as windows are only appended, only the new ones are read."""
 
     def __init__(self) -> None:
         self.part_ids: list[PartIds] = []
@@ -222,7 +222,7 @@ def _group_by_metrics(experiment: Experiment, phase: Any, windows: Mapping[int, 
 
 
 def compute_changes(experiment: Experiment, arms: ArmSamples, treatment: str) -> dict[tuple[str, int], RelativeChange]:
-    """Return the relative difference of each metric in each window.
+    """Return the relative difference between a treatment and the control, for each metric in each window.
 
     The result maps (metric, hour) to the estimated difference and the limits of its interval for a single look.
     """

@@ -148,8 +148,8 @@ class ExperimentWindow(NamedTuple):
     Parameters
     ----------
     part_ids : frozenset
-        The IDs of its parts. The ID of a part is its number; the ID of a merged day is its digest. Equal IDs mean equal
-        content.
+        The IDs of the window's parts. The ID of a part is its number; the ID of a merged day is its digest. Equal IDs
+        mean equal content.
     load : callable
         Returns the merged metrics; raises MovedError if the parts are no longer stored.
     """

@@ -13,7 +13,7 @@ __all__ = ["annotate_looks", "annotate_windows"]
 
 
 def annotate_looks(chart: Chart, annotations: Sequence[ShownAnnotation]) -> Chart:
-    """Return a chart of looks with a line added for each annotation. Its x-axis must be in hours since 1970."""
+    """Return a chart of looks with a line added for each annotation. The x-axis must be in hours since 1970."""
     return _add_lines(chart, [(float(one.hour), one) for one in annotations])
 
 

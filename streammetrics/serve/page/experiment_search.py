@@ -20,7 +20,8 @@ class ExperimentSearch(NamedTuple):
     Parameters
     ----------
     text : str
-        The words to search for; each must occur in the ID, a tag or a text of the experiment. Case is ignored.
+        The words to search for; each must occur in the experiment's ID, a tag or another text, such as the title. Case
+        is ignored.
     tag : str
         A tag that an experiment must have; empty for all experiments.
     archived : bool

@@ -66,7 +66,8 @@ class ShownAnnotation(NamedTuple):
 class ExperimentHistory:
     """The history of an experiment: its definition and changes, earlier looks, conflicts, decisions and annotations.
 
-    `late_parts` contains conflicts that can no longer be accepted, because the parts of their days have been merged.
+    `late_parts` contains conflicting parts that can no longer be accepted, because the parts of their days have been
+    merged.
     """
 
     definition: Mapping[str, Any] = field(default_factory=dict)

@@ -114,8 +114,8 @@ def stream_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: 
 
 async def _iterate_events(sources: Sequence[AsyncIterator[Evaluation]], now: str, beat: float) -> AsyncIterator[str]:
     yield f"retry: {RETRY_MS}\nevent: look\ndata: {now}\n\n"
-    # Wait for one call to `anext` per source. When a call returns, send its event and start the next call for the same
-    # source.
+    # Keep one call to `anext` pending for each source. When a call returns, send its event and start the next call for
+    # the same source.
     waiting: dict[asyncio.Future[Evaluation], AsyncIterator[Evaluation]] = {_start_next(s): s for s in sources}
     try:
         while waiting:
@@ -189,7 +189,7 @@ def build_page_routes(
     Parameters
     ----------
     board : Board
-        Provides the evaluations, with its methods `evaluation`, `subscribe` and `computing_since`.
+        Provides the evaluations, through its methods `evaluation`, `subscribe` and `computing_since`.
     store : Store
         The store of definitions, looks and conflicts.
     reader : callable
@@ -252,7 +252,7 @@ class _Pages:
         return _html_response(self._render(name, request, who, max((e.at for e in evaluations), default=0.0), **values))
 
     def experiment(self, request: Request) -> Response:
-        """Respond with the page of an experiment, or with a fragment (only its sections) if the query requests one.
+        """Respond with an experiment's page, or with a fragment (only the page's sections) if the query requests one.
 
         Many open pages request the same fragment at the same time, so each fragment is rendered once and cached. The
         cache key contains everything that a fragment depends on: the evaluation, the view, the CSRF token in an owner's

@@ -37,8 +37,8 @@ def list_treatments(evaluation: Evaluation) -> list[str]:
 def format_badge(evaluation: Evaluation) -> str:
     """Return the label of the intervals on a page, such as "97.5 % always".
 
-    "always" means that the intervals are valid at every look. The percentage is the confidence level for a single
-    treatment.
+    "always" means that the intervals are valid at every look. The percentage is the confidence level of each
+    treatment's intervals, corrected for the number of treatments.
     """
     return format_confidence(1.0 - (1.0 - CONFIDENCE) / max(len(list_treatments(evaluation)), 1), True)
 

@@ -244,7 +244,7 @@ def _thin_looks(looks: Sequence[ShownLook], max_looks: int) -> list[ShownLook]:
 
 
 def _drop_close_values(values: Sequence[float], min_distance: float) -> list[float]:
-    """Return the values, without those too close to an earlier value in the result, so that labels do not overlap."""
+    """Drop each value that is too close to an earlier remaining value, so that labels do not overlap."""
     distant: list[float] = []
     for v in values:
         if all(abs(v - other) >= min_distance for other in distant):

@@ -42,7 +42,7 @@ class Driver(Protocol):
 
     @property
     def write_lock(self) -> AbstractContextManager[Any]:
-        """A lock that allows one write transaction at a time in this process; a no-op context manager if unneeded."""
+        """A lock that allows one write transaction at a time in this process, or a no-op if no lock is needed."""
         ...
 
     def connect(self) -> Any:
@@ -115,8 +115,8 @@ class Database:
     def _begin_connection(self, begin: str) -> Any:
         """Begin a transaction on an idle or a new connection, and return the connection.
 
-        If the database has restarted since an idle connection was last used, the first statement on it fails. In that
-        case, another connection is tried. An error on a new connection is raised.
+        If the database has restarted since an idle connection was last used, the first statement on that connection
+        fails. In that case, another connection is tried. An error on a new connection is raised.
         """
         while True:
             try:

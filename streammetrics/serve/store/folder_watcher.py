@@ -1,4 +1,4 @@
-"""Read parts from files in a folder, for jobs that cannot send HTTP requests.
+"""Read parts (metrics of one source and hour) from files in a folder, for jobs that cannot send HTTP requests.
 
 The path of each file within the folder has the form experiment/hour/source-seq.smet.
 """
@@ -42,7 +42,7 @@ class WatchedFolder(Protocol):
     """The interface of watched folders. The methods block while they read the disk or the network."""
 
     def list_files(self) -> Iterator[DroppedFile]:
-        """Yield all regular files whose paths have the form experiment/hour/file. Links are left out."""
+        """Yield all regular files whose paths have the form experiment/hour/file.smet. Links are left out."""
         ...
 
     def read(self, file: DroppedFile) -> bytes:
@@ -134,8 +134,8 @@ TEMPORARY_ERRORS = (NoRoomError, StoreDownError, StoreFullError)
 class FileStatus:
     """The progress of a file: whether it was stored or refused, and its last error.
 
-    `is_done` is true once the file has been stored or refused. `problem` is the last logged error, which is not logged
-    again.
+    `is_done` is true once the file has been stored or refused. `problem` is the last logged error. If the next scan
+    finds the same error, it is not logged again.
     """
 
     file: DroppedFile

@@ -11,10 +11,11 @@ __all__ = ["Annotation", "Decision", "JournalStore"]
 
 
 class Decision(NamedTuple):
-    """A recorded decision to give all users the arm `arm`.
+    """A recorded decision to give all users one arm of the experiment (`arm`).
 
     `by` is the person who decided, and `at` is the time of the decision, in seconds since 1970. `version` is the
-    version of the definition, and `verdict` is what the page said about the arm at that time.
+    version of the experiment's definition, and `verdict` is what the experiment's page said about the arm at that
+    time.
     """
 
     number: int
@@ -27,7 +28,7 @@ class Decision(NamedTuple):
 
 
 class Annotation(NamedTuple):
-    """A remark about an hour, such as "release 4.2 of the app". Charts over time show it."""
+    """A remark, such as "release 4.2 of the app", about an hour. Charts over time show the remark."""
 
     number: int
     at: float
@@ -45,7 +46,7 @@ class JournalStore:
     database: Database
 
     def add_decision(self, experiment: str, decision: Decision, page: str) -> int:
-        """Save a decision with the HTML page as people saw it, and return the new decision's number.
+        """Save a decision and the experiment's HTML page as people saw it, and return the new decision's number.
 
         The number in `decision` itself is ignored.
         """

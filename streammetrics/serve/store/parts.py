@@ -426,7 +426,10 @@ class PartStore:
         return ((rows[0][0], rows[0][1]), rows[0][2]) if rows else None
 
     def save_series(self, experiment: str, points: str, days: bytes | None) -> None:
-        """Save the chart points of an experiment (as JSON) and the merged metrics of its final days, if any."""
+        """Save the chart points of an experiment (as JSON) and the merged metrics of its final days, if any.
+
+        A day is provisional, not final, as long as outcomes may still arrive.
+        """
         with self.database.write_transaction() as run:
             run(
                 "INSERT INTO series VALUES (?, ?, ?) "

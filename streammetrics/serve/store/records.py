@@ -1,4 +1,4 @@
-"""The tables of definitions, looks, evaluations, alerts, tokens and the audit log.
+"""The tables of definitions, looks, evaluations, alerts, tokens, sessions and the audit log.
 
 A look records the verdicts of an experiment at one time, as people saw them.
 """
@@ -95,7 +95,7 @@ class RecordStore:
     def save_evaluation(
         self, experiment: str, at: float, evaluation: str, look: str | None = None, *, fence: int
     ) -> None:
-        """Save the last evaluation of an experiment as JSON, replacing the previous one.
+        """Save the latest evaluation of an experiment as JSON, replacing the previous one.
 
         If `look` (the verdicts at one time, as JSON) is given, it is added to the experiment's looks in the same
         transaction.

@@ -96,7 +96,7 @@ class SQLite:
         return rows
 
     def prepare(self, run: RunStatement) -> None:
-        """Do nothing, because SQLite never allows more than one write transaction at a time."""
+        """Do nothing, because SQLite itself never allows more than one write transaction at a time."""
 
     def translate_error(self, error: Exception) -> StreamMetricsError | None:
         code = getattr(error, "sqlite_errorcode", 0)

@@ -478,7 +478,7 @@ class GroupRows(KeyKinds, ScoredGroups, tag="group_rows"):
         return 0.5**level
 
     def describe_storage(self) -> dict[str, Any]:
-        """Return the memory use, the number of rows on disk, and the probability of a hash collision, for `explain`.
+        """Return storage details for `explain`: memory use, number of rows on disk, and hash collision probability.
 
         IDs such as strings are hashed to 128 bits. Two groups with the same hash would be counted as one.
         """

@@ -186,8 +186,8 @@ def _scan_rows(numbers: Array, count: int, scores: Array, labels: Array, weights
 def _collect_plain(raws: Sequence[RawRows], workers: int) -> Groups:
     """Return the same result as `_collect_any`, but faster, for rows with a simple layout.
 
-    The rows must have IDs of one size, float32 scores and no weights. The score and the label of such a row fit in one
-    64-bit key, which makes sorting fast.
+    All IDs must have the same size, scores must be float32, and rows must have no weights. The score and the label of
+    such a row fit in one 64-bit key, which makes sorting fast.
     """
     # The first pass over the rows finds the partition of each row and the size of each partition. The second pass writes
     # the ID and the key of each row to its partition. Partitions are small enough to be sorted within the cache.

@@ -64,7 +64,7 @@ def compare_rows(keys: NDArray[np.uint64], starts: Ints) -> Groups:
     -----
     If one label is rare in a group, the kernel compares every positive of the group with every negative, without
     sorting. For any other group, it sets `wins` to -1. The keys of such a group are then sorted in place, and a second
-    kernel counts its pairs in one pass.
+    kernel counts the concordant pairs of the group in one pass.
     """
     groups = Groups.zeros(len(starts) - 1)
     kernel_registry.find_kernel("groups:compare_rows")(keys, starts, *groups[:3])
@@ -158,8 +158,8 @@ def _scan_in_numpy(rows: SortedGroupRows) -> Groups:
     tied[1:] = labels[1:] & ~labels[:-1] & (rows.keys[1:] == rows.keys[:-1]) & (numbers[1:] == numbers[:-1])
     mass = rows.counts.astype(np.int64)[:, None] if rows.weights is None else _split_digits(*rows.weights)
     negative, positive = np.where(labels[:, None], 0, mass), np.where(labels[:, None], mass, 0)
-    # For each entry, sum the weight of the negatives of its group with a lower score, and half the weight of the
-    # negatives with the same score. `twice` is twice this sum, which avoids fractions.
+    # For each entry of positives, add the weight of the negatives in the same group that have a lower score, and half
+    # the weight of those that have the same score. `twice` is twice this sum, which avoids fractions.
     run = np.cumsum(negative, axis=0)
     before = run - np.repeat((run - negative)[starts], each, axis=0)
     twice = 2 * before

@@ -1,6 +1,7 @@
 """Blocks of rows with the same group and score: the weight of each block, and cumulative weights.
 
-Metrics that compute a curve or a cut-off for every group, such as average precision, are sums over these blocks.
+Metrics that need a curve or a cut-off in each group (average precision or precision at k, for example) are computed
+from sums over these blocks.
 """
 
 from __future__ import annotations
@@ -59,8 +60,8 @@ def group_score_blocks(rows: SortedGroupRows) -> Blocks:
     starts_group[1:] = rows.numbers[1:] != rows.numbers[:-1]
     starts_block = starts_group.copy()
     starts_block[1:] |= rows.keys[1:] != rows.keys[:-1]
-    # Three kinds of sums are needed: the sum over a block; the sum over a block and all blocks of its group with higher
-    # scores; and the sum over a group. Each sum is the difference between two elements of a running sum. `cuts`
+    # Three kinds of sums are needed: the sum over a block; the sum over a block and all higher-scoring blocks of its
+    # group; and the sum over a group. Each sum is the difference between two elements of a running sum. `cuts`
     # contains the indices of these two elements for each kind.
     begins, places = np.flatnonzero(starts_group), np.flatnonzero(starts_block)
     ends, group = np.append(begins[1:], n), (np.cumsum(starts_group) - 1)[places]

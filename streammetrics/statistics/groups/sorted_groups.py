@@ -67,9 +67,9 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
 
         If several ranges consist of the same single group, the result contains this range only once.
         """
-        # For each group whose scores are kept, `begins` and `ends` count the ranges that begin and end with it. These
-        # groups are sorted by ID. A range extends from a group at which a range begins to the next group at which a
-        # range ends, or it consists of a single group.
+        # For each group whose scores are kept, `begins` is the number of ranges that begin with it, and `ends` is the
+        # number of ranges that end with it. These groups are sorted by ID. A range extends from a group at which a
+        # range begins to the next group at which a range ends, or it consists of a single group.
         out, first = [], None
         assert self.cells.inner_keys is not None
         columns = self.cells.inner_keys[:, 1], self.cells.flats["begins"], self.cells.flats["ends"]
@@ -136,8 +136,8 @@ class SortedGroups(ScoredGroups, ClosedSums, tag="sorted_groups"):
         open_ = np.cumsum(begins - ends)
         before = np.concatenate([[0], open_[:-1]]) if len(open_) else open_
         wrong = (open_ < 0) | (open_ > 1) | (ends > before + begins) | (begins + ends == 0)
-        # Each range that begins or ends with a group contains a row of this group. A group therefore cannot have fewer
-        # rows than ranges that begin with it, or than ranges that end with it.
+        # Each range that begins or ends with a group contains a row of this group. A group therefore has at least
+        # as many rows as there are ranges that begin with it, or ranges that end with it.
         wrong |= np.maximum(begins, ends) > self.inner_row_counts
         # After the last group of each slice, every range must be closed.
         last = np.diff(cells.inner_keys[:, 0], append=-1) != 0

@@ -1,4 +1,4 @@
-"""Storage of rows in an unnamed temporary file, in blocks sorted by partition (which a hash of the group determines).
+"""Storage of rows in an unnamed temporary file, in blocks sorted by partition (selected by a hash of the group).
 
 The file is unlinked as soon as it has been opened. The system therefore frees the disk space when the last process that
 uses the file ends, even if a signal kills it. A forked child reads the rows that its parent wrote, and writes to its
@@ -152,8 +152,8 @@ class _SpillErrors:
 class SpilledRows(NamedTuple):
     """The location of rows in a file, and the checksums to verify them.
 
-    The rows are stored column by column. In each column, they are sorted by partition, which a hash of the group
-    determines.
+    The rows are stored column by column. In each column, they are sorted by partition; a hash of the group selects the
+    partition of a row.
 
     Parameters
     ----------
@@ -191,7 +191,8 @@ class SpilledRows(NamedTuple):
 class Spill:
     """The rows that exceed the memory limit and are therefore on disk.
 
-    A spill is immutable: `append_rows` returns a new spill that also contains the new rows and uses the same file.
+    A spill is immutable: `append_rows` returns a new spill that also contains the new rows, in the same file if
+    possible.
 
     Parameters
     ----------
@@ -214,7 +215,7 @@ class Spill:
     PARTS: ClassVar[int] = 1 << BITS
 
     def append_rows(self, raws: Sequence[RawRows]) -> Spill:
-        """Write rows to the file, and return a spill with all rows.
+        """Write rows to a file, and return a spill with the rows of this spill and the new rows.
 
         Raises
         ------
