@@ -119,7 +119,7 @@ def _has_tensor(*kinds: type) -> bool:
 
 
 def _from_torch(column: Any, name: str) -> Array:
-    """Return a torch tensor as an array, without a copy if it is on the CPU."""
+    """Return a torch tensor as an array, without a copy where possible."""
     try:
         array: Array = column.numpy()
     # The tensor is on another device, requires gradients or has dtype bfloat16, so it needs a slower conversion.

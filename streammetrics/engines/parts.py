@@ -1,4 +1,4 @@
-"""Functions that all engine modules share: compute the state of a part of a log, find columns, and merge states."""
+"""Functions shared by all engine modules, which compute the state of a part of a log, find columns and merge states."""
 
 from __future__ import annotations
 

@@ -43,7 +43,8 @@ class Schema:
     parts : mapping of str to Flat or Tally
         The parts of the state that are present, such as sums and counts, keyed by name and in section order.
     reasons : tuple of str
-        The reasons for which rows were dropped, such as "y_score", sorted.
+        The reasons why rows were dropped, sorted. A reason is the role of the column with the invalid value, such as
+        "y_score".
     head : dict
         The description of the schema in the header of a frame, as a JSON value.
     """

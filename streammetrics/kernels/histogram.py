@@ -389,7 +389,7 @@ def count_scores(
                 if weights.shape[0]:
                     weights[m] = w[a + j] if weighted else 1.0
                 used[0] = i8(m + u8(1))
-        # Read-only views have the same types as `at` and `w`, so numba compiles `add_rows` only once.
+        # `flatten` returns read-only views. They have the types of `at` and `w`, so numba compiles `add_rows` only once.
         cells, ww = flatten(cell), flatten(heavy if weighted else heavy[:0])
         add_rows(place, i8(0), i8(k), cells, ww, shift, stride, bytes_, excess, codes, ws, waiting)
     return 0
@@ -538,7 +538,7 @@ def count_label_scores(
                 if weights.shape[0]:
                     weights[m] = w[a + j] if weighted else 1.0
                 used[0] = i8(m + u8(1))
-        # Read-only views have the same types as `at` and `w`, so numba compiles `add_rows` only once.
+        # `flatten` returns read-only views. They have the types of `at` and `w`, so numba compiles `add_rows` only once.
         cells, ww = flatten(cell), flatten(heavy if weighted else heavy[:0])
         add_rows(place, i8(0), i8(k), cells, ww, shift, stride, bytes_, excess, codes, ws, waiting)
     return 0

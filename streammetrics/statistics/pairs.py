@@ -99,7 +99,7 @@ class Pairs:
 
     @cached_property
     def concordant(self) -> int:
-        """The weight of the pairs in which one row has both the larger x and the larger y."""
+        """The weight of the ordered pairs in which the same row has the larger x and the larger y."""
         return 2 * self.mass.dot(dominated_mass(self.mass, self.x, self.y))
 
     @property

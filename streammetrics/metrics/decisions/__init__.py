@@ -1,4 +1,4 @@
-"""Classification metrics, which compare decisions or predicted classes with true classes, or compare two labelings."""
+"""Classification metrics: these metrics compare decisions or classes with true classes, or compare two labelings."""
 
 from .agreement import *
 from .association import *

@@ -169,9 +169,9 @@ class OfSums(OwnNumber):
     """The reading (value and bounds) of a `SummedMetric`; even without weights, the bounds allow for rounded terms."""
 
     def _quantization(self, limits: Limits) -> Fraction:
-        """Return an upper bound on the error from rounding terms to multiples of 2**-60.
+        """Return an upper bound on the error from rounding terms to multiples of 2**-60, or 0 if it is negligible.
 
-        Return 0 if this error is at most 4 ulp of the value, similar to the usual rounding errors of the terms (2 ulp).
+        An error of at most 4 ulp of the value is negligible: the terms have errors of 2 ulp before this rounding.
         """
         off, value = self._slack(limits, Fraction(0)) / 8, limits.to_float()
         return off if off and math.isfinite(value) and off > 4 * Fraction(math.ulp(value)) else Fraction(0)

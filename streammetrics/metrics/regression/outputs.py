@@ -1,4 +1,4 @@
-"""Base classes for metrics with one or several numeric outputs, whose values are averaged or returned as an array."""
+"""Base classes for metrics of models with one or more numeric outputs; the values are averaged or form an array."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metrics that summarize a column of numbers or keys, for example by totals, quantiles or distinct counts."""
+"""Metrics of a column: these metrics summarize numbers or keys, for example by totals, quantiles or distinct counts."""
 
 from .correlation import *
 from .distinct import *
