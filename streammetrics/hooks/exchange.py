@@ -83,7 +83,7 @@ class RankReport(NamedTuple):
 
 
 def read_metrics(metrics: H | Deferred[H]) -> H:
-    """Return the metrics to merge; for `Deferred`, the metrics inside it, after counting its waiting steps.
+    """Return the metrics to merge; for a `Deferred`, the metrics in it, after adding its waiting batches to them.
 
     Raises
     ------

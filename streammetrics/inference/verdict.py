@@ -159,7 +159,7 @@ class Progress(NamedTuple):
 
 
 def choose_missing_word(reason: object) -> str:
-    """Return the word for a metric without an interval: "too few" if more data would help, and "not shown" otherwise."""
+    """Return the text shown instead of an interval: "too few" if more data would help, and "not shown" otherwise."""
     return "too few" if any(words in str(reason) for words in ("too few", "more units", "more users")) else "not shown"
 
 

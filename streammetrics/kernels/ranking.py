@@ -132,7 +132,7 @@ def find_gains(row: Any, length: Any, small: Any, values: Any, place: Any, gain:
 def build_ideal_order(
     gain: Any, n: Any, extra: Any, extra_gain: Any, small: Any, pool: Any, count: Any, best: Any
 ) -> Any:
-    """Write as many gains as fit in `best`, in the ideal (descending) order, and return their number.
+    """Fill `best` with the largest gains, in the ideal (descending) order, and return their number.
 
     There are n documents with a `gain` above 0, and `extra` more documents with the gain `extra_gain`. If `small` is
     true, gains are small integers, which are sorted by counting sort. `pool` and `count` are working memory.

@@ -152,7 +152,7 @@ def fill_probability_term(term: Any, eps: Any, clip: Any, y: Any, s: Any, k: Any
 
 @outline
 def fill_logit_term(term: Any, y: Any, s: Any, out: Any) -> None:
-    """Write one term (score, log-loss or squared error) for rows whose scores are logits."""
+    """Write one term (probability, log-loss or squared error) of rows whose scores `s` are logits to `out`."""
     n = s.shape[0]
     if term == LOG_LOSS:
         for j in range(n):

@@ -31,9 +31,9 @@ __all__ = [
     "describe_left_out",
 ]
 
-# The largest number of reasons for missing intervals in the remarks below a table of slices.
+# The remarks below a table of slices list at most this many reasons for missing intervals.
 REASONS = 3
-# The largest number of slices that are named in a remark about a missing interval.
+# A remark about a missing interval names at most this many slices.
 NAMED_SLICES = 3
 SHOWN = "bold"
 WORD_STYLES = {"better": SHOWN, "worse": SHOWN, "breached": SHOWN, "held": SHOWN}

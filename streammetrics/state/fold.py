@@ -217,7 +217,7 @@ def _find_common_levels(
 
 
 def _move_entries(state: CellTable, name: str, to: Ints) -> Entries:
-    """Move the entries of each cell to its new cell; `to` contains, for each cell, the index of its new cell.
+    """Move the entries of each cell i to the cell with the index `to[i]`.
 
     The result is unsorted if the new cells are not in ascending order.
     """

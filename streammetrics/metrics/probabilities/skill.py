@@ -107,7 +107,7 @@ def gradient_of_share(loss: Any, reference: Any, slope: Any) -> tuple[Any, Any]:
 
 
 class SkillOverReference(SkillMetric):
-    """Base class for skill scores whose reference can be set to a rate (`base_rate`) or a column (`baseline`)."""
+    """Base class for skill scores whose reference can be a rate (`base_rate=0.1`) or a column (`baseline=True`)."""
 
     base_rate: float | None = setting(default=None, low=MIN_EPS, high=0.9999999999999999)
     baseline: bool = setting(default=False)

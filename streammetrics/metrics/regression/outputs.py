@@ -156,7 +156,7 @@ class Outputs(Reading):
 
 
 class BoundedOutputMetric(OutputMetric[S]):
-    """Base class for metrics of numeric targets; the certified bounds already allow for the rounding of weights."""
+    """Base class for metrics of numeric targets whose certified bounds already allow for the rounding of weights."""
 
     def slack(self, state: S, limits: Limits, rounding: Fraction) -> Fraction:
         return Fraction(0)
