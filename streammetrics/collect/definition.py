@@ -212,9 +212,9 @@ class Definition:
     # -- other definitions --------------------------------------------------------------------------------------------
 
     def select_metrics(self, names: Mapping[str, str]) -> tuple[Self, list[int]]:
-        """Return a new definition with only some metrics, and the index of each of its states in this definition.
+        """Return a new definition with only the metrics in `names`, which maps old names to new names.
 
-        `names` maps the old name of each of these metrics to its new name.
+        Also return, for each state of the new definition, its index among the states of the old one.
         """
         raise TypeError(f"metrics can only be selected from a collection, not from {self.name}")
 

@@ -115,9 +115,9 @@ def aa(
 ) -> list[FalseAlarms]:
     """Assign the units of a log to random arms many times, and count how often the arms seem to differ.
 
-    All arms are equal, so valid intervals exclude 0 in a fraction 1 - confidence of the comparisons. The function needs
-    the rows of the log: sharded states no longer contain units, and assigning whole shards to arms would not reveal
-    that `unit` is the wrong column.
+    All arms are equal, so valid intervals exclude 0 in a fraction 1 - confidence of the comparisons. If they do so more
+    often, they are too narrow, usually because `unit` is the wrong column. The function needs the rows of the log:
+    sharded states no longer contain units, and assigning whole shards to arms would not show this.
 
     Parameters
     ----------

@@ -37,7 +37,10 @@ Call = Callable[[], Any]
 
 
 class SortedContent(NamedTuple):
-    """The rows of a contiguous part of a log.
+    """The content of a contiguous part of a log that is sorted by group.
+
+    The first and the last group may continue in the neighboring parts, so their rows are kept. The groups between them
+    are complete (closed) and are reduced to sums.
 
     Parameters
     ----------

@@ -181,7 +181,7 @@ def estimate_from_error(
     add_reasons(
         reasons, ~(errors > 0.0), lambda i: "the value has no standard error; count more rows, or another metric"
     )
-    # Suppress warnings about values outside the scale: these cells already have a reason why they have no error.
+    # Suppress warnings about values outside the scale: the reason why they have no interval is already recorded.
     with np.errstate(all="ignore"):
         scaled_errors = errors / link.slope(values)
     return build_estimate(values, link.points(values), scaled_errors, df, scale, method, assumption, reasons=reasons)

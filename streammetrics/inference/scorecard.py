@@ -60,7 +60,7 @@ from .verdict import (
 
 __all__ = ["Scorecard", "scorecard"]
 
-# The exit code if a guardrail is breached, for scripts that then stop the experiment.
+# The exit code when a guardrail is breached, so that a script can stop the experiment.
 BREACHED_EXIT_CODE = 3
 WAYS_OF_LOOKING = (
     "For a decision, state how you look: planned (once, at a planned number of users), final (once, after the experiment) "

@@ -1,4 +1,4 @@
-"""Charts of binary classifiers: ROC, precision and recall, reliability and score distributions.
+"""Charts for binary classifiers: ROC, precision-recall, reliability, and score distributions.
 
 The charts need only the histograms of scores in the metric states, not the rows of data.
 """

@@ -56,7 +56,7 @@ def create_app(
     routes: Sequence[BaseRoute] = (),
     decoder: DecoderService | None = None,
 ) -> Starlette:
-    """Return the application of a dashboard.
+    """Return the web application (ASGI) of a dashboard.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ def create_app(
     settings : ServerSettings, optional
         The limits and access rules.
     routes : sequence of Starlette routes
-        The pages. Each request carries `state.reader` (a `Person`, or None for an anonymous visitor) and `state.nonce`,
-        the random nonce for inline scripts and styles.
+        The routes of the pages. Each request carries `state.reader` (a `Person`, or None for an anonymous visitor) and
+        `state.nonce`, the random nonce for inline scripts and styles.
     decoder : DecoderService, optional
         The decoder of posted frames (serialized metrics), by default one that runs in a thread. It starts and stops
         with the application.

@@ -402,7 +402,8 @@ class PositiveScores(NamedTuple):
     def quotients(self) -> DoubleDouble:
         """Return the average precision of each cell, with a relative error below `OFF`.
 
-        The average precision is the sum of (a / P) * (tp + a) / (tp + fp + a + c) over the scores of the cell.
+        The average precision is the sum of (a / P) * (tp + a) / (tp + fp + a + c) over the scores of the cell. The
+        weights of positives and negatives are a and c at the score, and tp and fp above it; P is that of all positives.
         """
         above = self.tp + self.a
         terms = self.a * above / (above + (self.fp + self.c))

@@ -1,4 +1,4 @@
-"""Metrics of a column of keys (such as campaigns): the most frequent keys, entropy, and the share of unique keys."""
+"""Metrics of a column of keys (such as campaigns): the most frequent keys, the entropy, and the share of unique rows."""
 
 from __future__ import annotations
 
