@@ -99,7 +99,7 @@ def _find_converter(kind: type) -> Callable[[Any, str], Any] | None:
     """Return the fast conversion to an array for columns of class `kind`; None if there is none."""
     library = library_of(kind)
     if library == "torch":
-        return _from_torch
+        return _from_torch_tensor
     if library in TENSORS:
         return convert_tensor
     if library == "pyarrow":
@@ -118,7 +118,7 @@ def _has_tensor(*kinds: type) -> bool:
     return not TENSORS.isdisjoint(map(library_of, kinds))
 
 
-def _from_torch(column: Any, name: str) -> Array:
+def _from_torch_tensor(column: Any, name: str) -> Array:
     """Return a torch tensor as an array, without a copy where possible."""
     try:
         array: Array = column.numpy()

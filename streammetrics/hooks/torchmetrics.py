@@ -142,7 +142,7 @@ class TorchMetric(torchmetrics.Metric):
         InvalidInputError
             A value is invalid; the metric has not changed.
         """
-        # Bypass `__setattr__`: in a torch module it takes 3 us, a tenth of the time of an update.
+        # Bypass the `__setattr__` of torch modules, which takes 3 us, a considerable part of a small update.
         self.__dict__["_update_calls"] += 1
         self._count(self._target, preds, target, columns)
 
