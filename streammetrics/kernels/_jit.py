@@ -187,8 +187,8 @@ class Kernel:
         try:
             return self.dispatcher(*arguments)
         # The call failed because another thread was compiling this kernel for other types, so that numba also tried to
-        # compile it here. Wait for the other thread, and call again.
-        except RuntimeError:
+        # compile it here, or read its dictionary of overloads while it grew. Wait for the other thread, and call again.
+        except (RuntimeError, KeyError):
             with _COMPILING:
                 return self.dispatcher(*arguments)
 

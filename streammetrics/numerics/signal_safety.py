@@ -83,7 +83,11 @@ def run_uninterrupted(function: Callable[[], T]) -> T:
     finished: SimpleQueue[None] = SimpleQueue()
     try:
         future, _ = start_in_thread(function, "uninterrupted", when_done=partial(finished.put, None))
-    except RuntimeError:
+    except RuntimeError as error:
+        # If a signal handler raises an exception while Python waits for the thread to start, Python can release a lock
+        # that is not acquired, which replaces the exception by a RuntimeError. The thread then runs the function.
+        if "new thread" not in str(error):
+            raise (error.__context__ or error) from None
         # No thread can be started, for example because the interpreter is shutting down, so call the function here.
         return function()
     finished.get()

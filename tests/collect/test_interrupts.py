@@ -12,6 +12,7 @@ import functools
 import itertools
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ import streammetrics as sm
 from streammetrics.collect.accumulator import definition_of
 from streammetrics.collect.metric_like import MetricLike, columns_of, states_of
 from streammetrics.numerics import kernel_registry
+from streammetrics.numerics.signal_safety import run_uninterrupted
 
 PLACES = 6  # of each call
 
@@ -288,3 +290,28 @@ def test_ctrl_c_while_numba_is_imported(module: int) -> None:
     command = [sys.executable, "-c", INTERRUPTED_IMPORT, str(module)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["interrupted", "1.0"]
+
+
+def test_ctrl_c_while_a_thread_starts_does_not_run_the_function_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python can replace a KeyboardInterrupt in Thread.start by a RuntimeError about a lock."""
+    start, calls = threading.Thread.start, []
+
+    def interrupted_start(thread: threading.Thread) -> None:
+        start(thread)
+        try:
+            raise KeyboardInterrupt
+        finally:
+            raise RuntimeError("cannot release un-acquired lock")
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted_start)
+    with pytest.raises(KeyboardInterrupt):
+        run_uninterrupted(lambda: calls.append(threading.current_thread()))
+    assert threading.main_thread() not in calls
+
+
+def test_a_function_is_called_directly_if_no_thread_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing_start(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", failing_start)
+    assert run_uninterrupted(threading.current_thread) is threading.main_thread()
