@@ -81,7 +81,7 @@ def serve(database: str, hour: float, hours_a_second: float) -> None:
 
 @contextlib.contextmanager
 def served(database: str, hour: float, hours_a_second: float) -> Iterator[tuple[int, int]]:
-    """A server: its port and its process."""
+    """Start a server, yield its port and process ID, and stop it on exit."""
     command = [sys.executable, "-m", "benchmarks.serve", "--serve", database, str(hour), str(hours_a_second)]
     running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True, env=os.environ)
     assert running.stdout is not None

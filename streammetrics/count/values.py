@@ -169,7 +169,7 @@ class LiveValues(LiveExactRows):
         return tally.sum_entries([entries, *counted]) if counted else entries
 
     def _collect_window_entries(self, output: int) -> Entries:
-        """Return the rows that are counted in the window of an output, as sorted entries."""
+        """Return the counted rows of one output's window as entries (bucket and number of rows), sorted by bucket."""
         own = self.windows[6 * output : 6 * output + 6]
         size = 6 * len(self.counters) // len(self.windows)
         counters = self.counters[output * size : (output + 1) * size]

@@ -6,9 +6,8 @@ nonempty buckets (entries). A dense histogram, by contrast, is an array with one
 1. All ranks exchange a fixed-size record: the digest of the metric settings, whether the rank has failed, and the
    length of its frame. If the settings differ or a rank has failed, all ranks learn of this before anything is merged,
    and all raise an error.
-2. Summing dense histograms by an all-reduce can be faster than merging the entries of all ranks. If a rank reports that
-   an all-reduce may be faster, all ranks exchange the sizes of their histograms, so that each rank makes the same
-   decision.
+2. If a rank reports in step 1 that summing dense histograms by an all-reduce may be faster than merging the entries of
+   all ranks, all ranks exchange the sizes of their histograms. From these, every rank makes the same decision.
 3. All ranks exchange their frames, and each rank merges them. The frames leave out the histograms that are summed by an
    all-reduce.
 """

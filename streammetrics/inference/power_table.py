@@ -118,7 +118,7 @@ def power_table(
 def _build_row(
     sample: Sample, goal: str, relative: float, users: float | None, per_day: float | None, options: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return one row of the table; if the number of users is unknown, the row contains the reason.
+    """Return one row of the table: the number of users that the metric needs, or the reason why it cannot be computed.
 
     `options` are the remaining arguments of `users_needed` or `users_to_hold`.
     """

@@ -88,7 +88,7 @@ def smaller_probability(p: Any) -> Any:
 
 @inline
 def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Write the places (twice the bucket plus the label) of n rows from row `a`, whose scores are probabilities.
+    """Write the places (twice the bucket plus the label) of the rows a to a + n - 1, whose scores are probabilities.
 
     A bucket has `bits` bits. If it drops bits of the score that are not 0, the score is off the grid, and `mark` is
     added to its place. Return whether any value is invalid, and whether any score is off the grid.
@@ -124,7 +124,7 @@ def find_probability_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any
 
 @inline
 def find_real_places(y: Any, s: Any, a: Any, n: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Write the places (twice the bucket plus the label) of n rows from row `a`, whose scores are real numbers.
+    """Write the places (twice the bucket plus the label) of the rows a to a + n - 1, whose scores are real numbers.
 
     The parameters and the result are the same as for `find_probability_places`. A score is invalid if it is not finite.
     """
@@ -166,7 +166,7 @@ def find_real_places_outlined(y: Any, s: Any, a: Any, n: Any, bits: Any, place: 
 
 @outline
 def find_places(y: Any, s: Any, a: Any, n: Any, real: Any, bits: Any, mark: Any, place: Any) -> Any:
-    """Write the places (twice the bucket plus the label) of n rows from row `a`.
+    """Write the places (twice the bucket plus the label) of the rows a to a + n - 1.
 
     If `real` is true, scores are real numbers; otherwise, they are probabilities. See `find_probability_places` for the
     other arguments and the result.

@@ -37,8 +37,8 @@ RATES = ("ctr", "predicted_ctr", "precision", "recall", "false_positive_rate", "
          "hit_rate", "top_k_accuracy", "subset_accuracy", "hamming_loss")  # fmt: skip
 RELATIVE = (*RATES, "log_loss", "normalized_entropy", "brier_score", "average_precision", "mae", "mse", "rmse", "wmae",
             "mean", "sum", "count", "ratio", "per_unit", "quantile")  # fmt: skip
-# A certified bound of at most this share of the value can only come from the rounding of floating-point sums, so the
-# value is shown as exact.
+# If the certified error bound, divided by the value, is at most this, the error can only come from the rounding of
+# floating-point sums, so the value is shown as exact.
 FEW = 1e-12
 WORDS = ("better", "held", "unclear", "undecided", "too few", "too early", "not shown", "worse", "breached")
 ONE_IS_BEST = "→ 1 is best"
@@ -326,7 +326,7 @@ def format_key(key: Sequence[Any]) -> str:
 
 
 def build_hero(row: MeasureRow, percent: bool) -> tuple[MeasureRow, RowAxis]:
-    """Return a copy of the most important row for the large picture at the top of the page, with its own axis.
+    """Return a copy of `row`, the most important row, and the axis of its large chart at the top of the page.
 
     The axis includes zero.
     """

@@ -19,7 +19,7 @@ __all__ = ["BinaryGain", "NDCGAtLevels", "NDCGAtRelevant", "NormalizedGain", "Or
 
 
 class OriginalNDCG(RankingMetric, tag="original_ndcg"):
-    """Original NDCG: NDCG as it was first defined, where the second document is not discounted, averaged over queries.
+    """Original NDCG: the mean over queries of the NDCG of 2002, which does not discount the document at rank 2.
 
     Formula: DCG@k / IDCG@k, where DCG@k = sum over i <= k of g_i / max(1, log2(i)), and g_i is the gain at rank i.
 
