@@ -1,8 +1,7 @@
 """Compute the metrics that were added to an experiment after its first parts had arrived.
 
 The total contains only the metrics that all parts contain, so it lacks a metric that was added later. Such a metric is
-computed from its first day on, that is, over the most recent days whose parts all contain it. Its value covers only the
-users and rows of these days.
+computed over the most recent days whose parts all contain it. Its value covers only the users and rows of these days.
 """
 
 from __future__ import annotations
